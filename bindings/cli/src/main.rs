@@ -1,0 +1,2 @@
+//! The command `cuddy`.
+fn main() {}

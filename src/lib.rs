@@ -1,0 +1,1 @@
+//! A caching CUDA memory allocator for every program.

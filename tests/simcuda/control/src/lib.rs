@@ -1,0 +1,1 @@
+//! Finds and loads the simulated CUDA driver.
