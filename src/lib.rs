@@ -1,1 +1,6 @@
 //! A caching CUDA memory allocator for every program.
+
+pub mod error;
+pub mod size;
+pub mod stats;
+pub mod types;
