@@ -2,6 +2,7 @@
 
 pub mod error;
 pub(crate) mod mutants;
+pub mod options;
 pub mod size;
 pub mod stats;
 pub mod types;
