@@ -2,6 +2,8 @@
 
 pub mod error;
 pub(crate) mod mutants;
+pub mod options;
+pub mod process;
 pub mod size;
 pub mod stats;
 pub mod types;
