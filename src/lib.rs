@@ -1,9 +1,12 @@
 //! A caching CUDA memory allocator for every program.
 
+pub(crate) mod driver;
 pub mod error;
 pub(crate) mod mutants;
 pub mod options;
+pub(crate) mod owners;
 pub mod process;
 pub mod size;
 pub mod stats;
+pub(crate) mod sync;
 pub mod types;
