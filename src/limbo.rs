@@ -23,6 +23,7 @@ pub(crate) struct Use {
 #[derive(Debug)]
 struct Waiting {
     address: Address,
+    bytes: u64,
     uses: Vec<Use>,
 }
 
@@ -64,12 +65,17 @@ impl Limbo {
 
     /// Moves a freed block's uses here. `stamp` is asked, for each stream that has none yet, what
     /// has to pass.
-    pub(crate) fn hold(&mut self, address: Address, mut stamp: impl FnMut(StreamSlot) -> Stamp) {
+    pub(crate) fn hold(
+        &mut self,
+        address: Address,
+        bytes: u64,
+        mut stamp: impl FnMut(StreamSlot) -> Stamp,
+    ) {
         let Some(mut uses) = self.noted.remove(&address.0) else { return };
         for used in &mut uses {
             used.stamp.get_or_insert_with(|| stamp(used.stream));
         }
-        self.waiting.push(Waiting { address, uses });
+        self.waiting.push(Waiting { address, bytes, uses });
     }
 
     /// Takes out every block whose uses have all passed, and gives it to `due`.
@@ -90,12 +96,20 @@ impl Limbo {
     }
 
     /// What the waiting blocks wait for, block by block.
-    pub(crate) fn waits(&self, mut each: impl FnMut(Address, Stamp)) {
+    pub(crate) fn waits(&self, mut each: impl FnMut(u64, Stamp)) {
         for block in &self.waiting {
-            for stamp in block.uses.iter().filter_map(|used| used.stamp) {
-                each(block.address, stamp);
-            }
+            block.uses.iter().filter_map(|used| used.stamp).for_each(|it| each(block.bytes, it));
         }
+    }
+
+    /// What the block waits for that is best waited for when `bytes` are wanted: the smallest that
+    /// is large enough, else the largest.
+    pub(crate) fn best_for(&self, bytes: u64) -> impl Iterator<Item = Stamp> + '_ {
+        let best = self.waiting.iter().min_by_key(|block| match block.bytes >= bytes {
+            true => (false, block.bytes),
+            false => (true, u64::MAX - block.bytes),
+        });
+        best.into_iter().flat_map(|block| block.uses.iter().filter_map(|used| used.stamp))
     }
 
     /// How many blocks wait.
@@ -133,8 +147,8 @@ mod tests {
         let mut limbo = Limbo::default();
         limbo.note(A, used(SLOW)).expect("host memory");
         limbo.note(B, used(FAST)).expect("host memory");
-        limbo.hold(A, first);
-        limbo.hold(B, first);
+        limbo.hold(A, 512, first);
+        limbo.hold(B, 4096, first);
         assert_eq!(settled(&mut limbo, |stamp| stamp.stream == FAST), [B]);
         assert_eq!(settled(&mut limbo, |stamp| stamp.stream == FAST), []);
         assert_eq!(settled(&mut limbo, |_| true), [A]);
@@ -148,7 +162,7 @@ mod tests {
         limbo.note(A, used(FAST)).expect("host memory");
         limbo.note(A, used(FAST)).expect("host memory");
         assert!(limbo.is_noted(A) && !limbo.is_noted(B));
-        limbo.hold(A, first);
+        limbo.hold(A, 512, first);
         assert!(!limbo.is_noted(A));
         let mut waits = 0;
         limbo.waits(|_, _| waits += 1);
@@ -164,8 +178,20 @@ mod tests {
             let stamp = Some(Stamp { stream: SLOW, epoch });
             limbo.note(A, Use { stream: SLOW, stamp }).expect("host memory");
         }
-        limbo.hold(A, |_| panic!("it has its stamp"));
+        limbo.hold(A, 512, |_| panic!("it has its stamp"));
         assert_eq!(settled(&mut limbo, |stamp| stamp.epoch <= 4), []);
         assert_eq!(settled(&mut limbo, |stamp| stamp.epoch <= 5), [A]);
+    }
+
+    #[test]
+    fn the_block_to_wait_for_is_the_smallest_that_is_enough() {
+        let mut limbo = Limbo::default();
+        for (address, stream, bytes) in [(A, SLOW, 4096), (B, FAST, 1024)] {
+            limbo.note(address, used(stream)).expect("host memory");
+            limbo.hold(address, bytes, first);
+        }
+        let best = |bytes| limbo.best_for(bytes).map(|stamp| stamp.stream).collect::<Vec<_>>();
+        assert_eq!((best(512), best(1024)), (vec![FAST], vec![FAST]));
+        assert_eq!((best(1025), best(8192)), (vec![SLOW], vec![SLOW]));
     }
 }

@@ -161,6 +161,18 @@ impl cuddy_stats {
         self.reserved -= bytes;
     }
 
+    /// The device was reset: nothing is left. Peaks and totals stay.
+    pub(crate) fn lose_everything(&mut self) {
+        self.requested = 0;
+        self.allocated = 0;
+        self.active = 0;
+        self.reserved = 0;
+        self.unmapped = 0;
+        self.quarantined = 0;
+        self.live_block_count = 0;
+        self.limbo_block_count = 0;
+    }
+
     /// Every peak becomes what is now.
     pub(crate) fn reset_peaks(&mut self) {
         self.requested_peak = self.requested;

@@ -257,15 +257,28 @@ impl<E: Clone> Streams<E> {
         }
     }
 
-    /// Notes that a fence is over. The tokens that nobody needs any more go to `done`.
-    pub(crate) fn pass(&mut self, stamp: Stamp, mut done: impl FnMut(E)) {
+    /// Notes that a fence is over, and gives out one token that nobody needs any more: to be asked
+    /// until there is none.
+    pub(crate) fn pass(&mut self, stamp: Stamp) -> Option<E> {
         let stream = &mut self.streams[stamp.stream.0 as usize];
         stream.passed = stream.passed.max(stamp.epoch);
-        while stream.fences.front().is_some_and(|(epoch, _)| *epoch <= stamp.epoch) {
-            if let Some((_, fence)) = stream.fences.pop_front() {
-                done(fence);
+        let covered = stream.fences.front().is_some_and(|(epoch, _)| *epoch <= stamp.epoch);
+        if covered { stream.fences.pop_front().map(|(_, fence)| fence) } else { None }
+    }
+
+    /// The device's own context was replaced by `home`: no work is left, and no created stream.
+    pub(crate) fn reset(&mut self, home: Home) {
+        for stream in &mut self.streams {
+            stream.fences.clear();
+            stream.passed = stream.epoch;
+            stream.epoch += 1;
+            match stream.kind {
+                Kind::Legacy | Kind::PerThread(_) => stream.home = home,
+                Kind::Held | Kind::Borrowed | Kind::Retired => stream.kind = Kind::Retired,
             }
         }
+        let streams = &self.streams;
+        self.slots.retain(|_, slot| streams[slot.0 as usize].kind != Kind::Retired);
     }
 
     /// How many streams are known.
@@ -294,7 +307,8 @@ mod tests {
         assert_eq!(streams.fence_of(early), Some((fence, 1)));
         assert_eq!(streams.fence_of(late), None);
         assert!(!streams.passed(early));
-        streams.pass(fence, |token| assert_eq!(token, 1));
+        assert_eq!(streams.pass(fence), Some(1));
+        assert_eq!(streams.pass(fence), None);
         assert!(streams.passed(early) && !streams.passed(late));
         assert_eq!(streams.fence_of(early), None);
     }
@@ -306,8 +320,7 @@ mod tests {
         streams.attach(second, 2).expect("host memory");
         streams.attach(first, 1).expect("host memory");
         assert_eq!(streams.fence_of(first), Some((first, 1)));
-        let mut done = Vec::new();
-        streams.pass(second, |token| done.push(token));
+        let done: Vec<_> = std::iter::from_fn(|| streams.pass(second)).collect();
         assert_eq!(done, [1, 2]);
     }
 
@@ -365,5 +378,21 @@ mod tests {
         let slots: Vec<_> = stamps.iter().map(|stamp| stamp.stream).collect();
         assert_eq!(slots, [LEGACY, here]);
         assert_eq!(streams.epoch(there), 1);
+    }
+
+    #[test]
+    fn after_a_reset_nothing_is_pending_and_created_streams_are_gone() {
+        let mut streams = streams();
+        let held = streams.hold(0x5000, 11, HOME).expect("host memory");
+        let stamp = Stamp { stream: LEGACY, epoch: streams.epoch(LEGACY) };
+        let fence = streams.begin_fence(held);
+        streams.attach(fence, 1).expect("host memory");
+        let home = Home { context: 0xc0, id: 9 };
+        streams.reset(home);
+        assert!(streams.passed(stamp) && streams.passed(fence));
+        assert_eq!((streams.fence_of(fence), streams.find(Key::Held(0x5000))), (None, None));
+        assert_eq!((streams.home(LEGACY), streams.find(Key::Id(11))), (home, None));
+        let next = Stamp { stream: LEGACY, epoch: streams.epoch(LEGACY) };
+        assert!(!streams.passed(next));
     }
 }

@@ -239,6 +239,13 @@ impl Driver {
         Ok(Context(context.expose_provenance()))
     }
 
+    /// Gives a reference of [`Driver::primary_retain`] back.
+    pub(crate) fn primary_release(&self, id: DeviceId) -> Result<(), DriverError> {
+        let device = self.device(id)?;
+        // SAFETY: a plain number.
+        self.call(Entry::primary_release, self.table.primary_release, |f| unsafe { f(device) })
+    }
+
     /// The context that is current on the calling thread; `None` if there is none.
     pub(crate) fn current_context(&self) -> Result<Option<Context>, DriverError> {
         let mut context = std::ptr::null_mut();

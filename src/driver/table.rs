@@ -61,6 +61,7 @@ entries! {
     device_attribute = c"cuDeviceGetAttribute" "cuDeviceGetAttribute" (*mut c_int, c_int, c_int),
     device_total = c"cuDeviceTotalMem_v2" "cuDeviceTotalMem" (*mut usize, c_int),
     primary_retain = c"cuDevicePrimaryCtxRetain" "cuDevicePrimaryCtxRetain" (*mut Opaque, c_int),
+    primary_release = c"cuDevicePrimaryCtxRelease_v2" "cuDevicePrimaryCtxRelease" (c_int),
     context_current = c"cuCtxGetCurrent" "cuCtxGetCurrent" (*mut Opaque),
     context_push = c"cuCtxPushCurrent_v2" "cuCtxPushCurrent" (Opaque),
     context_pop = c"cuCtxPopCurrent_v2" "cuCtxPopCurrent" (*mut Opaque),

@@ -14,8 +14,8 @@ pub struct Request {
     pub requested: u64,
     /// A power of two of at least 512, at most `size::LARGEST_REQUEST`.
     pub alignment: u64,
-    /// The stream that will use it. The epoch is what fresh memory left over from growth is stamped
-    /// with (0: nothing has ever used it).
+    /// The stream that will use it. The epoch is what fresh memory of a growth is stamped with (0:
+    /// nothing has ever used it).
     pub stamp: Stamp,
 }
 
@@ -54,7 +54,7 @@ pub struct Growth {
     pub maps: Vec<PageRun>,
     /// All that is claimed: the block, and the rest of the pages that it does not fill.
     pub(super) claimed: PageRun,
-    /// What fresh memory left over is stamped with.
+    /// What fresh memory is stamped with.
     pub(super) stamp: Stamp,
 }
 
@@ -127,7 +127,7 @@ pub struct BlockView {
     pub requested: u64,
     /// Its state.
     pub state: BlockState,
-    /// Who used it last; of a gap without meaning. The epoch of a live block is that of its making.
+    /// Who used it last, before it became live if it is; `u32::MAX` at epoch 0 where no page is mapped.
     pub stamp: Stamp,
     /// The start of the range or segment that it lies in.
     pub segment: Address,
