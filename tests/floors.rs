@@ -4,10 +4,11 @@
 use std::fs;
 use std::path::Path;
 
-/// The floors, lowest first. The ground has a step in it: errors name addresses.
-const FLOORS: [&[&str]; 6] = [
-    &["mutants", "size", "types"],
-    &["error", "sync"],
+/// The floors, lowest first. The ground has steps in it: errors name addresses, locks give errors.
+const FLOORS: [&[&str]; 7] = [
+    &["hash", "mutants", "size", "types"],
+    &["error"],
+    &["sync"],
     &["driver", "heap", "limbo", "options", "owners", "stats", "streams"],
     &["device"],
     &["process"],

@@ -31,18 +31,17 @@ pub(super) unsafe fn write_if_wanted(to: *mut usize, value: u64) {
     }
 }
 
-/// The text of a C string argument.
+/// The bytes of a C string argument, without the 0.
 ///
 /// # Safety
 /// `text` is NULL or ends with 0, and outlives `'a` unchanged.
 pub(super) unsafe fn text<'a>(
     text: *const c_char,
     argument: &'static str,
-) -> Result<&'a str, Error> {
+) -> Result<&'a [u8], Error> {
     given(text, argument)?;
     // SAFETY: not NULL, and a C string by the function's contract.
-    let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| invalid(argument, "it is not UTF-8"))
+    Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
 /// Copies `text` to a buffer of `size` bytes, cut if need be and ended by 0, and writes the bytes

@@ -33,7 +33,7 @@ int main(void) {
     SAYS("the nearest is memory_limit");
     FAILS(CUDDY_ERROR_INVALID_OPTION, cuddy_set_option("memory_limit", "lots"));
     SAYS("or none");
-    FAILS(CUDDY_ERROR_INVALID_ARGUMENT, cuddy_set_option("memory_limit", "\xff"));
+    FAILS(CUDDY_ERROR_INVALID_OPTION, cuddy_set_option("memory_limit", "\xff"));
     FAILS(CUDDY_ERROR_INVALID_OPTION, cuddy_get_option("", list, sizeof list, &needed));
     is("memory_limit", "96MiB");
 
