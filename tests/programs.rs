@@ -164,6 +164,35 @@ fn options() {
     );
 }
 
+/// Every option has an effect that a program can see.
+#[test]
+fn configured() {
+    let folder = Folder::with_libraries();
+    let binary = compile(&folder, Path::new("tests/c/configured.c"), Language::C99);
+    let entries = [
+        ("backing:pages", ""),
+        ("backing:segments", ""),
+        ("memory_limit:64MiB", ""),
+        ("memory_fraction:0.5", ""),
+        ("caching:off", ",backing:pages"),
+        ("caching:off", ",backing:segments"),
+        ("streams:checked", ""),
+        ("streams:trusted", ""),
+        ("address_range:64MiB", ",backing:pages"),
+        ("segment_small:4MiB", ",backing:segments"),
+        ("segment_large:40MiB", ",backing:segments"),
+    ];
+    for (entry, with) in entries {
+        let mut command = in_sandbox(&folder, &binary);
+        command.arg(entry).env("CUDDY_CONF", format!("{entry}{with}"));
+        common::run(&mut command).quietly();
+    }
+    for row in &cuddy::options::TABLE {
+        let tried = |(entry, _): &(&str, &str)| entry.starts_with(&format!("{}:", row.name));
+        assert!(entries.iter().any(tried), "the option {} is not tried", row.name);
+    }
+}
+
 /// The program that the header shows, as a reader would copy it.
 fn example() -> String {
     let header = fs::read_to_string("include/cuddy.h").expect("build.rs wrote it");
