@@ -164,6 +164,30 @@ fn options() {
     );
 }
 
+/// Each allocation of host memory that a step of the program makes, and all after it, fails once.
+#[test]
+fn host_memory() {
+    let folder = Folder::with_libraries();
+    let binary = compile(&folder, Path::new("tests/c/host_memory.c"), Language::C99);
+    let mut failed = 0;
+    for step in
+        ["first_use", "many_blocks", "frees", "other_stream", "too_large", "misuse", "giving_back"]
+    {
+        let run = |first: u32| {
+            let first = first.to_string();
+            let ended = common::run(in_sandbox(&folder, &binary).args([step, &first]));
+            assert!(ended.code == Some(0), "{step}, allocation {first} fails: {ended:#?}");
+            ended.out.trim().parse::<u32>().expect("a number")
+        };
+        let made = run(0);
+        for first in 1..=made {
+            run(first);
+        }
+        failed += made;
+    }
+    assert!(failed > 20, "only {failed} allocations were made: is the right library watched?");
+}
+
 /// Every option has an effect that a program can see.
 #[test]
 fn configured() {
