@@ -273,7 +273,8 @@ fn under_valgrind() {
     for name in ["errors.c", "memory.c", "stats.c", "options.c", "streams.c"] {
         let binary = compile(&folder, &Path::new("tests/c").join(name), Language::C99);
         let mut command = in_sandbox(&folder, "valgrind");
-        command.args(["--quiet", "--error-exitcode=9", "--leak-check=no"]).arg(&binary);
+        command.args(["--quiet", "--error-exitcode=9", "--leak-check=full"]);
+        command.arg("--errors-for-leak-kinds=definite").arg(&binary);
         // Valgrind keeps a map of all addresses: a range of thousands of GiB is too much for it.
         let conf = "address_range:4GiB";
         let conf = match name {
