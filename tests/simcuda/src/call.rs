@@ -95,13 +95,17 @@ pub struct Call {
 impl Deref for Call {
     type Target = State;
     fn deref(&self) -> &State {
-        self.guard.as_deref().expect("the lock is only given up inside sleep(), which takes it again")
+        self.guard
+            .as_deref()
+            .expect("the lock is only given up inside sleep(), which takes it again")
     }
 }
 
 impl DerefMut for Call {
     fn deref_mut(&mut self) -> &mut State {
-        self.guard.as_deref_mut().expect("the lock is only given up inside sleep(), which takes it again")
+        self.guard
+            .as_deref_mut()
+            .expect("the lock is only given up inside sleep(), which takes it again")
     }
 }
 
@@ -213,7 +217,7 @@ impl Call {
     /// Waits until a target is done, running work meanwhile. The lock is dropped while nothing can run.
     pub fn wait(&mut self, target: Target) {
         let thread = self.key();
-        let wait = self.engine.begin_wait(thread, target);
+        let wait = self.engine.begin_wait(target);
         let generation = self.generation;
         let mut slept = Duration::ZERO;
         while self.generation == generation {
@@ -263,7 +267,9 @@ impl Call {
 
     fn perform(&mut self, op: OpKey, work: Work) {
         match work.body {
-            Body::Host(function) => self.hand_off(op, Task::Function(function), Some(HOST_FUNCTION)),
+            Body::Host(function) => {
+                self.hand_off(op, Task::Function(function), Some(HOST_FUNCTION))
+            }
             Body::SpinReal { ns } | Body::Kernel(Kernel::SpinReal { ns }) => {
                 self.hand_off(op, Task::Sleep(Duration::from_nanos(ns)), None);
             }

@@ -124,9 +124,14 @@ pub fn parse_size(value: &str) -> Result<u64, String> {
         "t" => 40,
         _ => return Err(format!("'{value}' is no size; write 80GiB, 512MiB or a number of bytes")),
     };
-    number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift)).filter(|n| *n < 1 << 46).ok_or_else(
-        || format!("'{value}' is no size below 64 TiB; write 80GiB, 512MiB or a number of bytes"),
-    )
+    number
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(1 << shift))
+        .filter(|n| *n < 1 << 46)
+        .ok_or_else(|| {
+            format!("'{value}' is no size below 64 TiB; write 80GiB, 512MiB or a number of bytes")
+        })
 }
 
 /// `eager`, `lazy`, `lag:K`, `random:SEED`.
@@ -179,9 +184,13 @@ mod tests {
 
     #[test]
     fn sizes() {
-        for (text, bytes) in
-            [("80GiB", 80 << 30), ("24g", 24 << 30), ("512 MB", 512 << 20), ("4096", 4096), ("1T", 1 << 40)]
-        {
+        for (text, bytes) in [
+            ("80GiB", 80 << 30),
+            ("24g", 24 << 30),
+            ("512 MB", 512 << 20),
+            ("4096", 4096),
+            ("1T", 1 << 40),
+        ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
         for text in ["", "GiB", "80XB", "-1", "1.5GiB", "99999999T"] {
@@ -193,7 +202,15 @@ mod tests {
     fn every_key_is_known_and_a_wrong_value_says_why() {
         let mut config = Config::default();
         for (key, value) in KEYS.iter().zip([
-            "2", "8GiB,1GiB", "lag:7", "log", "0", "12020", "cuMemCreate:3:OUT_OF_MEMORY", "64KiB", "stderr",
+            "2",
+            "8GiB,1GiB",
+            "lag:7",
+            "log",
+            "0",
+            "12020",
+            "cuMemCreate:3:OUT_OF_MEMORY",
+            "64KiB",
+            "stderr",
         ]) {
             assert_eq!(config.set(key, value), Ok(()), "{key}");
         }

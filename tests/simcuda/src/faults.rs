@@ -139,7 +139,7 @@ fn parse_entry(entry: &str) -> Result<Rule, String> {
     let parts: Vec<_> = entry.split(':').collect();
     let [function, first, code] = parts[..] else { return Err(shape()) };
     let first = first.parse().map_err(|_| shape())?;
-    let code = crate::api::error::code_of(code)
+    let code = crate::api::error_names::code_of(code)
         .ok_or_else(|| format!("'{code}' in '{entry}' is no CUDA error"))?;
     Ok(Rule::new(function, code, When::Counted { first, every: 0, after: false }))
 }

@@ -18,7 +18,11 @@ const STEP: u64 = 0x40;
 impl<T> Slots<T> {
     /// Values `kind << 32` and up.
     pub fn new(kind: u64) -> Self {
-        Self { first: 0x5c00_0000_0000 + (kind << 32) + STEP, slots: Vec::new(), free: BTreeSet::new() }
+        Self {
+            first: 0x5c00_0000_0000 + (kind << 32) + STEP,
+            slots: Vec::new(),
+            free: BTreeSet::new(),
+        }
     }
 
     /// Puts an object into the lowest free slot and answers its value.

@@ -244,7 +244,13 @@ impl State {
     }
 
     /// Creates a context and its legacy stream; answers its handle.
-    pub fn create_context(&mut self, thread: ThreadKey, device: u32, flags: u32, primary: bool) -> u64 {
+    pub fn create_context(
+        &mut self,
+        thread: ThreadKey,
+        device: u32,
+        flags: u32,
+        primary: bool,
+    ) -> u64 {
         let key = self.engine.create_context(device);
         let legacy = self.engine.create_stream(thread, key, StreamKind::Legacy, 0);
         let handle = if primary {

@@ -52,7 +52,11 @@ impl Call {
         self.started()?;
         let thread = self.thread;
         let handle = self.thread(thread).stack.last().copied().ok_or(code::INVALID_CONTEXT)?;
-        if self.contexts.contains_key(&handle) { Ok(handle) } else { Err(code::CONTEXT_IS_DESTROYED) }
+        if self.contexts.contains_key(&handle) {
+            Ok(handle)
+        } else {
+            Err(code::CONTEXT_IS_DESTROYED)
+        }
     }
 
     /// Fails with a context's sticky error.
@@ -75,8 +79,11 @@ impl Call {
             return Ok(StreamRef { key, id, context, device });
         }
         let device = self.contexts[&current].device;
-        let (key, id) =
-            if per_thread { self.per_thread_stream(current) } else { self.contexts[&current].legacy };
+        let (key, id) = if per_thread {
+            self.per_thread_stream(current)
+        } else {
+            self.contexts[&current].legacy
+        };
         Ok(StreamRef { key, id, context: current, device })
     }
 
@@ -146,11 +153,14 @@ impl Call {
         let mut wrong = None;
         body.uses(|at, bytes, kind| {
             let write = kind != crate::checker::AccessKind::Read;
-            let walked = self.memory.table.walk(actor, at, bytes, write, |mapping, offset, bytes| {
-                accesses.push(Access { object: mapping.object, offset, bytes, kind });
-            });
+            let walked =
+                self.memory.table.walk(actor, at, bytes, write, |mapping, offset, bytes| {
+                    accesses.push(Access { object: mapping.object, offset, bytes, kind });
+                });
             if let Err(fault) = walked
-                && (!actor.engine || self.memory.is_device_address(fault.address) || fault.address != at)
+                && (!actor.engine
+                    || self.memory.is_device_address(fault.address)
+                    || fault.address != at)
             {
                 wrong.get_or_insert(Wrong { fault, at, bytes, write });
             }
@@ -188,7 +198,11 @@ impl Call {
         match (wrong.fault.reason, found) {
             (Reason::NoAccess, Some(m)) if m.kind == Kind::Virtual => (
                 ReportKind::NoAccess,
-                format!("{:#x}..{:#x} is mapped; no cuMemSetAccess allows this use", m.start, m.end()),
+                format!(
+                    "{:#x}..{:#x} is mapped; no cuMemSetAccess allows this use",
+                    m.start,
+                    m.end()
+                ),
             ),
             (Reason::NoAccess, _) => (
                 ReportKind::Foreign,
@@ -199,9 +213,10 @@ impl Call {
                 format!("{:#x}..{address:#x} is mapped, and no more", wrong.at),
             ),
             _ => match self.memory.history.last(address) {
-                Some((start, end, who)) => {
-                    (ReportKind::UseAfterFree, format!("{start:#x}..{end:#x} was taken away by {who}"))
-                }
+                Some((start, end, who)) => (
+                    ReportKind::UseAfterFree,
+                    format!("{start:#x}..{end:#x} was taken away by {who}"),
+                ),
                 None if self.memory.is_device_address(address) => {
                     (ReportKind::Unmapped, format!("nothing was ever mapped at {address:#x}"))
                 }

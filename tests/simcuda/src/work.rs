@@ -183,7 +183,13 @@ impl Body {
 }
 
 /// The rows of a plane, as one range when nothing lies between them.
-fn plane(p: Plane, width: u64, rows: u64, kind: AccessKind, mut each: impl FnMut(u64, u64, AccessKind)) {
+fn plane(
+    p: Plane,
+    width: u64,
+    rows: u64,
+    kind: AccessKind,
+    mut each: impl FnMut(u64, u64, AccessKind),
+) {
     if p.pitch == width || rows == 1 {
         each(p.at, width * rows, kind);
     } else {
@@ -217,7 +223,13 @@ impl Kernel {
     }
 }
 
-fn pattern_uses(at: u64, bytes: u64, stride: u64, kind: AccessKind, mut each: impl FnMut(u64, u64, AccessKind)) {
+fn pattern_uses(
+    at: u64,
+    bytes: u64,
+    stride: u64,
+    kind: AccessKind,
+    mut each: impl FnMut(u64, u64, AccessKind),
+) {
     if bytes < 8 {
         each(at, bytes, kind);
     } else {

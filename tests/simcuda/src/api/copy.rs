@@ -6,43 +6,43 @@ use crate::types::{Memcpy2D, Outcome, code};
 use crate::work::{Body, Plane};
 
 exports! {
-    fn cuMemcpy, cuMemcpy_ptds (to: u64, from: u64, bytes: usize) |call| line(call, 0, false, to, from, bytes);
-    fn cuMemcpyAsync, cuMemcpyAsync_ptsz (to: u64, from: u64, bytes: usize, stream: u64) |call| {
+    fn cuMemcpy, fn cuMemcpy_ptds (to: u64, from: u64, bytes: usize) |call| line(call, 0, false, to, from, bytes);
+    fn cuMemcpyAsync, fn cuMemcpyAsync_ptsz (to: u64, from: u64, bytes: usize, stream: u64) |call| {
         line(call, stream, true, to, from, bytes)
     };
-    fn cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds (to: u64, from: u64, bytes: usize) |call| {
+    fn cuMemcpyHtoD_v2, fn cuMemcpyHtoD_v2_ptds (to: u64, from: u64, bytes: usize) |call| {
         line(call, 0, false, to, from, bytes)
     };
-    fn cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds (to: u64, from: u64, bytes: usize) |call| {
+    fn cuMemcpyDtoH_v2, fn cuMemcpyDtoH_v2_ptds (to: u64, from: u64, bytes: usize) |call| {
         line(call, 0, false, to, from, bytes)
     };
-    fn cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds (to: u64, from: u64, bytes: usize) |call| {
+    fn cuMemcpyDtoD_v2, fn cuMemcpyDtoD_v2_ptds (to: u64, from: u64, bytes: usize) |call| {
         line(call, 0, false, to, from, bytes)
     };
-    fn cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v2_ptsz (to: u64, from: u64, bytes: usize, stream: u64) |call| {
+    fn cuMemcpyHtoDAsync_v2, fn cuMemcpyHtoDAsync_v2_ptsz (to: u64, from: u64, bytes: usize, stream: u64) |call| {
         line(call, stream, true, to, from, bytes)
     };
-    fn cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v2_ptsz (to: u64, from: u64, bytes: usize, stream: u64) |call| {
+    fn cuMemcpyDtoHAsync_v2, fn cuMemcpyDtoHAsync_v2_ptsz (to: u64, from: u64, bytes: usize, stream: u64) |call| {
         line(call, stream, true, to, from, bytes)
     };
-    fn cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v2_ptsz (to: u64, from: u64, bytes: usize, stream: u64) |call| {
+    fn cuMemcpyDtoDAsync_v2, fn cuMemcpyDtoDAsync_v2_ptsz (to: u64, from: u64, bytes: usize, stream: u64) |call| {
         line(call, stream, true, to, from, bytes)
     };
-    fn cuMemcpyPeer, cuMemcpyPeer_ptds (to: u64, to_context: u64, from: u64, from_context: u64, bytes: usize) |call| {
+    fn cuMemcpyPeer, fn cuMemcpyPeer_ptds (to: u64, to_context: u64, from: u64, from_context: u64, bytes: usize) |call| {
         both_contexts(call, to_context, from_context)?;
         line(call, 0, false, to, from, bytes)
     };
-    fn cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz (
+    fn cuMemcpyPeerAsync, fn cuMemcpyPeerAsync_ptsz (
         to: u64, to_context: u64, from: u64, from_context: u64, bytes: usize, stream: u64,
     ) |call| {
         both_contexts(call, to_context, from_context)?;
         line(call, stream, true, to, from, bytes)
     };
-    fn cuMemcpy2D_v2, cuMemcpy2D_v2_ptds (what: *const Memcpy2D) |call| plane(call, 0, false, what);
-    fn cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds (what: *const Memcpy2D) |call| {
+    fn cuMemcpy2D_v2, fn cuMemcpy2D_v2_ptds (what: *const Memcpy2D) |call| plane(call, 0, false, what);
+    fn cuMemcpy2DUnaligned_v2, fn cuMemcpy2DUnaligned_v2_ptds (what: *const Memcpy2D) |call| {
         plane(call, 0, false, what)
     };
-    fn cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz (what: *const Memcpy2D, stream: u64) |call| {
+    fn cuMemcpy2DAsync_v2, fn cuMemcpy2DAsync_v2_ptsz (what: *const Memcpy2D, stream: u64) |call| {
         plane(call, stream, true, what)
     };
 }
@@ -53,7 +53,14 @@ fn both_contexts(call: &Call, to: u64, from: u64) -> Outcome {
     require(known(to) && known(from), code::INVALID_CONTEXT)
 }
 
-fn line(call: &mut Call, stream: u64, asynchronous: bool, to: u64, from: u64, bytes: usize) -> Outcome {
+fn line(
+    call: &mut Call,
+    stream: u64,
+    asynchronous: bool,
+    to: u64,
+    from: u64,
+    bytes: usize,
+) -> Outcome {
     let width = bytes as u64;
     let flat = |at| Plane { at, pitch: width };
     copy(call, stream, asynchronous, flat(to), flat(from), width, 1)
@@ -103,7 +110,9 @@ fn copy(
         return Ok(());
     }
     require(to.at != 0 && from.at != 0, code::INVALID_VALUE)?;
-    let ends = |p: Plane| p.pitch.checked_mul(rows - 1).and_then(|s| p.at.checked_add(s)?.checked_add(width));
+    let ends = |p: Plane| {
+        p.pitch.checked_mul(rows - 1).and_then(|s| p.at.checked_add(s)?.checked_add(width))
+    };
     require(ends(to).is_some() && ends(from).is_some(), code::INVALID_VALUE)?;
     let device = |p: Plane| call.memory.is_device_address(p.at);
     let within_devices = device(to) && device(from);
@@ -116,7 +125,9 @@ fn copy(
     let body = Body::Copy { to, from, width, rows, staged };
     let label = || match rows {
         1 => format!("{name}({:#x}, {source:#x}, {width})", to.at),
-        _ => format!("{name}({:#x} + {}, {source:#x} + {pitch}, {width} x {rows})", to.at, to.pitch),
+        _ => {
+            format!("{name}({:#x} + {}, {source:#x} + {pitch}, {width} x {rows})", to.at, to.pitch)
+        }
     };
     if must_wait {
         call.submit_and_wait(&stream, body, ns, label)

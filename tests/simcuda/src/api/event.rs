@@ -13,14 +13,15 @@ exports! {
         wanted(event)?;
         let interprocess_with_timing = flags & 6 == 4;
         require(flags & !7 == 0 && !interprocess_with_timing, code::INVALID_VALUE)?;
-        let key = call.engine.create_event(call.contexts[&context].key);
+        let owner = call.contexts[&context].key;
+        let key = call.engine.create_event(owner);
         let handle = call.events.insert(Event { key, context, flags, recorded: false });
         put(event, handle)
     };
     fn cuEventDestroy(event: u64) |call| destroy(call, event);
     fn cuEventDestroy_v2(event: u64) |call| destroy(call, event);
-    fn cuEventRecord, cuEventRecord_ptsz (event: u64, stream: u64) |call| record(call, event, stream, 0);
-    fn cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz (event: u64, stream: u64, flags: u32) |call| {
+    fn cuEventRecord, fn cuEventRecord_ptsz (event: u64, stream: u64) |call| record(call, event, stream, 0);
+    fn cuEventRecordWithFlags, fn cuEventRecordWithFlags_ptsz (event: u64, stream: u64, flags: u32) |call| {
         record(call, event, stream, flags)
     };
     fn cuEventQuery(event: u64) |call| {

@@ -8,50 +8,50 @@ use crate::types::{Outcome, code};
 use crate::work::Body;
 
 exports! {
-    fn cuMemsetD8_v2, cuMemsetD8_v2_ptds (at: u64, value: u8, count: usize) |call| {
+    fn cuMemsetD8_v2, fn cuMemsetD8_v2_ptds (at: u64, value: u8, count: usize) |call| {
         fill(call, 0, false, Rect::line(at, count, 1), value.into())
     };
-    fn cuMemsetD16_v2, cuMemsetD16_v2_ptds (at: u64, value: u16, count: usize) |call| {
+    fn cuMemsetD16_v2, fn cuMemsetD16_v2_ptds (at: u64, value: u16, count: usize) |call| {
         fill(call, 0, false, Rect::line(at, count, 2), value.into())
     };
-    fn cuMemsetD32_v2, cuMemsetD32_v2_ptds (at: u64, value: u32, count: usize) |call| {
+    fn cuMemsetD32_v2, fn cuMemsetD32_v2_ptds (at: u64, value: u32, count: usize) |call| {
         fill(call, 0, false, Rect::line(at, count, 4), value)
     };
-    fn cuMemsetD2D8_v2, cuMemsetD2D8_v2_ptds (
+    fn cuMemsetD2D8_v2, fn cuMemsetD2D8_v2_ptds (
         at: u64, pitch: usize, value: u8, width: usize, rows: usize,
     ) |call| {
         fill(call, 0, false, Rect::plane(at, pitch, width, rows, 1), value.into())
     };
-    fn cuMemsetD2D16_v2, cuMemsetD2D16_v2_ptds (
+    fn cuMemsetD2D16_v2, fn cuMemsetD2D16_v2_ptds (
         at: u64, pitch: usize, value: u16, width: usize, rows: usize,
     ) |call| {
         fill(call, 0, false, Rect::plane(at, pitch, width, rows, 2), value.into())
     };
-    fn cuMemsetD2D32_v2, cuMemsetD2D32_v2_ptds (
+    fn cuMemsetD2D32_v2, fn cuMemsetD2D32_v2_ptds (
         at: u64, pitch: usize, value: u32, width: usize, rows: usize,
     ) |call| {
         fill(call, 0, false, Rect::plane(at, pitch, width, rows, 4), value)
     };
-    fn cuMemsetD8Async, cuMemsetD8Async_ptsz (at: u64, value: u8, count: usize, stream: u64) |call| {
+    fn cuMemsetD8Async, fn cuMemsetD8Async_ptsz (at: u64, value: u8, count: usize, stream: u64) |call| {
         fill(call, stream, true, Rect::line(at, count, 1), value.into())
     };
-    fn cuMemsetD16Async, cuMemsetD16Async_ptsz (at: u64, value: u16, count: usize, stream: u64) |call| {
+    fn cuMemsetD16Async, fn cuMemsetD16Async_ptsz (at: u64, value: u16, count: usize, stream: u64) |call| {
         fill(call, stream, true, Rect::line(at, count, 2), value.into())
     };
-    fn cuMemsetD32Async, cuMemsetD32Async_ptsz (at: u64, value: u32, count: usize, stream: u64) |call| {
+    fn cuMemsetD32Async, fn cuMemsetD32Async_ptsz (at: u64, value: u32, count: usize, stream: u64) |call| {
         fill(call, stream, true, Rect::line(at, count, 4), value)
     };
-    fn cuMemsetD2D8Async, cuMemsetD2D8Async_ptsz (
+    fn cuMemsetD2D8Async, fn cuMemsetD2D8Async_ptsz (
         at: u64, pitch: usize, value: u8, width: usize, rows: usize, stream: u64,
     ) |call| {
         fill(call, stream, true, Rect::plane(at, pitch, width, rows, 1), value.into())
     };
-    fn cuMemsetD2D16Async, cuMemsetD2D16Async_ptsz (
+    fn cuMemsetD2D16Async, fn cuMemsetD2D16Async_ptsz (
         at: u64, pitch: usize, value: u16, width: usize, rows: usize, stream: u64,
     ) |call| {
         fill(call, stream, true, Rect::plane(at, pitch, width, rows, 2), value.into())
     };
-    fn cuMemsetD2D32Async, cuMemsetD2D32Async_ptsz (
+    fn cuMemsetD2D32Async, fn cuMemsetD2D32Async_ptsz (
         at: u64, pitch: usize, value: u32, width: usize, rows: usize, stream: u64,
     ) |call| {
         fill(call, stream, true, Rect::plane(at, pitch, width, rows, 4), value)
@@ -85,12 +85,17 @@ fn fill(call: &mut Call, stream: u64, asynchronous: bool, rect: Rect, value: u32
     let row = width.checked_mul(size).ok_or(code::INVALID_VALUE)?;
     require(at.is_multiple_of(size), code::INVALID_VALUE)?;
     require(rows <= 1 || pitch >= row && pitch.is_multiple_of(size), code::INVALID_VALUE)?;
-    let span = pitch.checked_mul(rows).and_then(|s| at.checked_add(s)).ok_or(code::INVALID_VALUE)?;
+    let span =
+        pitch.checked_mul(rows).and_then(|s| at.checked_add(s)).ok_or(code::INVALID_VALUE)?;
     if row == 0 || rows == 0 {
         return Ok(());
     }
     let _ = span;
-    let host = call.memory.table.find(at).is_some_and(|m| matches!(m.kind, Kind::Pinned | Kind::Registered));
+    let host = call
+        .memory
+        .table
+        .find(at)
+        .is_some_and(|m| matches!(m.kind, Kind::Pinned | Kind::Registered));
     let (name, bytes) = (call.function, row.saturating_mul(rows));
     let body = Body::Fill { at, pitch, width, rows, size, value };
     let label = || match rows {

@@ -6,20 +6,20 @@ use crate::types::{Code, LaunchConfig, Outcome, code};
 use crate::work::{Body, Kernel, signature};
 
 exports! {
-    fn cuLaunchKernel, cuLaunchKernel_ptsz (
+    fn cuLaunchKernel, fn cuLaunchKernel_ptsz (
         function: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: u64,
         parameters: *const *const u8, extra: *const u64,
     ) |call| {
         let _ = shared;
         launch(call, function, [gx, gy, gz], [bx, by, bz], stream, parameters, extra)
     };
-    fn cuLaunchKernelEx, cuLaunchKernelEx_ptsz (
+    fn cuLaunchKernelEx, fn cuLaunchKernelEx_ptsz (
         config: *const LaunchConfig, function: u64, parameters: *const *const u8, extra: *const u64,
     ) |call| {
         let c = get(config)?;
         launch(call, function, c.grid, c.block, c.stream, parameters, extra)
     };
-    fn cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz (
+    fn cuLaunchCooperativeKernel, fn cuLaunchCooperativeKernel_ptsz (
         function: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: u64,
         parameters: *const *const u8,
     ) |call| {
@@ -45,7 +45,8 @@ fn launch(
     require(threads.is_some_and(|n| n <= 1024), code::INVALID_VALUE)?;
     let (kernel, values) = match signature(&name) {
         Some(widths) => {
-            let values = if extra.is_null() { listed(parameters, widths)? } else { packed(extra, widths)? };
+            let values =
+                if extra.is_null() { listed(parameters, widths)? } else { packed(extra, widths)? };
             (Kernel::new(&name, &values), values)
         }
         None => (Kernel::Unknown, Vec::new()),

@@ -64,7 +64,12 @@ pub fn announce(call: &mut Call, object: u64, bytes: u64, label: impl FnOnce() -
 pub fn destroy_access(call: &mut Call, mapping: &Mapping) {
     let (thread, who) = (call.key(), call.caller());
     let end = mapping.end();
-    let access = Access { object: mapping.object, offset: 0, bytes: mapping.bytes, kind: AccessKind::Destroy };
+    let access = Access {
+        object: mapping.object,
+        offset: 0,
+        bytes: mapping.bytes,
+        kind: AccessKind::Destroy,
+    };
     if call.engine.checker_ref().is_on() {
         let label = format!("{}({:#x}..{end:#x})", call.function, mapping.start);
         call.engine.host_access(thread, &[access], &label);
@@ -93,7 +98,8 @@ fn free(call: &mut Call, address: u64) -> Outcome {
         return Ok(());
     }
     let ours = |m: &&Mapping| m.start == address && m.kind == Kind::Device;
-    let mapping = call.memory.table.find(address).filter(ours).cloned().ok_or(code::INVALID_VALUE)?;
+    let mapping =
+        call.memory.table.find(address).filter(ours).cloned().ok_or(code::INVALID_VALUE)?;
     implied_wait(call, &mapping);
     call.healthy(current)?;
     let still = |m: &&Mapping| m.buffer == mapping.buffer;

@@ -15,7 +15,7 @@ pub mod context;
 pub mod copy;
 pub mod device;
 pub mod entry;
-pub mod error;
+pub mod error_names;
 pub mod event;
 pub mod fill;
 pub mod host;
@@ -30,37 +30,25 @@ pub mod stream;
 pub mod unimplemented;
 pub mod vmm;
 
-/// A symbol and its address.
-#[derive(Clone, Copy, Debug)]
-pub struct Export {
-    /// The name in the library's symbol table.
-    pub symbol: &'static str,
-    /// What it leads to.
-    pub address: *const core::ffi::c_void,
-}
-
-// SAFETY: the address of a function; it is compared and handed to C, never followed here.
-unsafe impl Sync for Export {}
-
 /// Declares exported functions; see the module.
 macro_rules! exports {
-    ($(
-        $(#[$attribute:meta])*
-        fn $symbol:ident $(, $per_thread:ident)? ($($arg:ident : $type:ty),* $(,)?) |$call:ident| $body:expr;
-    )*) => {
-        $(
-            exports!(@one $symbol false ($($arg: $type),*) $call $body);
-            $(exports!(@one $per_thread true ($($arg: $type),*) $call $body);)?
-        )*
-        /// What this chapter exports.
-        pub static EXPORTS: &[$crate::api::Export] = &[
-            $(
-                exports!(@entry $symbol),
-                $(exports!(@entry $per_thread),)?
-            )*
-        ];
+    () => {};
+    (
+        fn $symbol:ident ($($arg:ident: $type:ty),* $(,)?) |$call:ident| $body:expr;
+        $($rest:tt)*
+    ) => {
+        exports!(@one $symbol false ($($arg: $type),*) $call $body);
+        exports!($($rest)*);
     };
-    (@one $symbol:ident $per_thread:literal ($($arg:ident : $type:ty),*) $call:ident $body:expr) => {
+    (
+        fn $symbol:ident, fn $per_thread:ident ($($arg:ident: $type:ty),* $(,)?) |$call:ident| $body:expr;
+        $($rest:tt)*
+    ) => {
+        exports!(@one $symbol false ($($arg: $type),*) $call $body);
+        exports!(@one $per_thread true ($($arg: $type),*) $call $body);
+        exports!($($rest)*);
+    };
+    (@one $symbol:ident $per_thread:literal ($($arg:ident: $type:ty),*) $call:ident $body:expr) => {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $symbol($($arg: $type),*) -> i32 {
             static SITE: $crate::call::Site =
@@ -68,39 +56,8 @@ macro_rules! exports {
             $crate::call::enter(&SITE, |$call: &mut $crate::call::Call| $body)
         }
     };
-    (@entry $symbol:ident) => {
-        $crate::api::Export {
-            symbol: stringify!($symbol),
-            address: $symbol as *const core::ffi::c_void,
-        }
-    };
 }
 pub(crate) use exports;
-
-/// All exported functions that do something.
-pub fn implemented() -> impl Iterator<Item = &'static Export> {
-    [
-        context::EXPORTS,
-        copy::EXPORTS,
-        device::EXPORTS,
-        entry::EXPORTS,
-        error::EXPORTS,
-        event::EXPORTS,
-        fill::EXPORTS,
-        host::EXPORTS,
-        init::EXPORTS,
-        launch::EXPORTS,
-        memory::EXPORTS,
-        module::EXPORTS,
-        peer::EXPORTS,
-        pointer::EXPORTS,
-        primary::EXPORTS,
-        stream::EXPORTS,
-        vmm::EXPORTS,
-    ]
-    .into_iter()
-    .flatten()
-}
 
 /// Writes a result through a caller's pointer; null is an invalid value.
 pub fn put<T>(to: *mut T, value: T) -> Outcome {

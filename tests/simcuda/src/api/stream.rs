@@ -15,12 +15,12 @@ exports! {
     };
     fn cuStreamDestroy(stream: u64) |call| destroy(call, stream);
     fn cuStreamDestroy_v2(stream: u64) |call| destroy(call, stream);
-    fn cuStreamSynchronize, cuStreamSynchronize_ptsz (stream: u64) |call| {
+    fn cuStreamSynchronize, fn cuStreamSynchronize_ptsz (stream: u64) |call| {
         let stream = call.stream(stream)?;
         call.wait(Target::Stream(stream.key));
         call.healthy(stream.context)
     };
-    fn cuStreamQuery, cuStreamQuery_ptsz (stream: u64) |call| {
+    fn cuStreamQuery, fn cuStreamQuery_ptsz (stream: u64) |call| {
         let stream = call.stream(stream)?;
         call.drain();
         let key = call.key();
@@ -28,7 +28,7 @@ exports! {
         call.healthy(stream.context)?;
         require(status == Status::Done, code::NOT_READY)
     };
-    fn cuStreamWaitEvent, cuStreamWaitEvent_ptsz (stream: u64, event: u64, flags: u32) |call| {
+    fn cuStreamWaitEvent, fn cuStreamWaitEvent_ptsz (stream: u64, event: u64, flags: u32) |call| {
         let stream = call.stream(stream)?;
         require(flags & !1 == 0, code::INVALID_VALUE)?;
         let event = call.events.get(event).ok_or(code::INVALID_HANDLE)?.key;
@@ -36,43 +36,43 @@ exports! {
         call.engine.wait_event(key, stream.key, event);
         Ok(())
     };
-    fn cuStreamGetId, cuStreamGetId_ptsz (stream: u64, id: *mut u64) |call| {
+    fn cuStreamGetId, fn cuStreamGetId_ptsz (stream: u64, id: *mut u64) |call| {
         let stream = call.stream(stream)?;
         put(id, stream.id)
     };
-    fn cuStreamGetCtx, cuStreamGetCtx_ptsz (stream: u64, context: *mut u64) |call| {
+    fn cuStreamGetCtx, fn cuStreamGetCtx_ptsz (stream: u64, context: *mut u64) |call| {
         let stream = call.stream(stream)?;
         put(context, stream.context)
     };
-    fn cuStreamGetCtx_v2, cuStreamGetCtx_v2_ptsz (stream: u64, context: *mut u64, green: *mut u64) |call| {
+    fn cuStreamGetCtx_v2, fn cuStreamGetCtx_v2_ptsz (stream: u64, context: *mut u64, green: *mut u64) |call| {
         let stream = call.stream(stream)?;
         put_if(green, 0)?;
         put(context, stream.context)
     };
-    fn cuStreamGetDevice, cuStreamGetDevice_ptsz (stream: u64, device: *mut i32) |call| {
+    fn cuStreamGetDevice, fn cuStreamGetDevice_ptsz (stream: u64, device: *mut i32) |call| {
         let stream = call.stream(stream)?;
         put(device, stream.device as i32)
     };
-    fn cuStreamGetFlags, cuStreamGetFlags_ptsz (stream: u64, flags: *mut u32) |call| {
+    fn cuStreamGetFlags, fn cuStreamGetFlags_ptsz (stream: u64, flags: *mut u32) |call| {
         call.stream(stream)?;
         put(flags, call.streams.get(stream).map_or(0, |s| s.flags))
     };
-    fn cuStreamGetPriority, cuStreamGetPriority_ptsz (stream: u64, priority: *mut i32) |call| {
+    fn cuStreamGetPriority, fn cuStreamGetPriority_ptsz (stream: u64, priority: *mut i32) |call| {
         call.stream(stream)?;
         put(priority, call.streams.get(stream).map_or(0, |s| s.priority))
     };
-    fn cuStreamIsCapturing, cuStreamIsCapturing_ptsz (stream: u64, status: *mut i32) |call| {
+    fn cuStreamIsCapturing, fn cuStreamIsCapturing_ptsz (stream: u64, status: *mut i32) |call| {
         call.stream(stream)?;
         put(status, 0)
     };
-    fn cuLaunchHostFunc, cuLaunchHostFunc_ptsz (stream: u64, f: u64, data: u64) |call| {
+    fn cuLaunchHostFunc, fn cuLaunchHostFunc_ptsz (stream: u64, f: u64, data: u64) |call| {
         let stream = call.stream(stream)?;
         require(f != 0, code::INVALID_VALUE)?;
         let body = Body::Host(HostFunction::Function { f, data });
         call.submit(&stream, body, HOST_NS, || format!("cuLaunchHostFunc({f:#x}, {data:#x})"));
         Ok(())
     };
-    fn cuStreamAddCallback, cuStreamAddCallback_ptsz (stream: u64, f: u64, data: u64, flags: u32) |call| {
+    fn cuStreamAddCallback, fn cuStreamAddCallback_ptsz (stream: u64, f: u64, data: u64, flags: u32) |call| {
         let found = call.stream(stream)?;
         require(f != 0 && flags == 0, code::INVALID_VALUE)?;
         let body = Body::Host(HostFunction::Callback { f, stream, data });

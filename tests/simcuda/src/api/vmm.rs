@@ -111,4 +111,3 @@ fn supported(call: &Call) -> Result<(), Code> {
     call.started()?;
     require(call.config.vmm, code::NOT_SUPPORTED)
 }
-

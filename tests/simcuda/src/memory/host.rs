@@ -11,7 +11,16 @@ use crate::types::{Code, code};
 const PAGE: u64 = 4096;
 
 impl Memory {
-    fn enter_host(&mut self, context: u64, device: u32, start: u64, bytes: u64, flags: u32, kind: Kind, home: Home) -> u64 {
+    fn enter_host(
+        &mut self,
+        context: u64,
+        device: u32,
+        start: u64,
+        bytes: u64,
+        flags: u32,
+        kind: Kind,
+        home: Home,
+    ) -> u64 {
         let object = self.new_object(device, bytes, home, start);
         object.mappings = 1;
         let object = object.id;
@@ -45,7 +54,8 @@ impl Memory {
         let rounded = bytes.checked_next_multiple_of(PAGE).ok_or(code::OUT_OF_MEMORY)?;
         let range = HostRange::anonymous(rounded).map_err(|_| code::OUT_OF_MEMORY)?;
         let start = range.start;
-        let object = self.enter_host(context, device, start, bytes, flags, Kind::Pinned, Home::Host(range));
+        let object =
+            self.enter_host(context, device, start, bytes, flags, Kind::Pinned, Home::Host(range));
         Ok((start, object))
     }
 

@@ -62,6 +62,9 @@ impl HostRange {
 
 impl Drop for HostRange {
     fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
         // SAFETY: the range was mapped by `map` and is owned by this value alone.
         unsafe { libc::munmap(self.start as *mut _, self.bytes as usize) };
     }
@@ -106,6 +109,9 @@ impl MemoryFile {
 
 impl Drop for MemoryFile {
     fn drop(&mut self) {
+        if self.fd < 0 {
+            return;
+        }
         // SAFETY: the descriptor is owned by this value.
         unsafe { libc::close(self.fd) };
     }
@@ -134,6 +140,12 @@ impl Linear {
                 Err(_) => bytes /= 2,
             }
         }
+    }
+
+    /// No room at all.
+    pub fn empty() -> Self {
+        let alias = HostRange { start: 0, bytes: 0 };
+        Self { file: MemoryFile { fd: -1 }, alias, free: Extents::default() }
     }
 
     /// Takes `bytes` of the file; answers their host address.

@@ -72,6 +72,23 @@ impl Memory {
         })
     }
 
+    /// No device, no address.
+    pub fn empty() -> Self {
+        Self {
+            budgets: Vec::new(),
+            table: Table::default(),
+            history: History::default(),
+            granularity: LARGE,
+            linear: Linear::empty(),
+            arena: HostRange { start: 0, bytes: 0 },
+            addresses: Extents::default(),
+            objects: HashMap::new(),
+            handles: BTreeMap::new(),
+            reservations: BTreeMap::new(),
+            next: 1,
+        }
+    }
+
     /// A number that was never given before.
     pub fn unique(&mut self) -> u64 {
         self.next += 1;

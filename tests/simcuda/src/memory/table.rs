@@ -119,7 +119,10 @@ impl Table {
 
     /// Whether anything is mapped in the range.
     pub fn overlaps(&self, start: u64, bytes: u64) -> bool {
-        self.maps.range(..start.saturating_add(bytes)).next_back().is_some_and(|(_, m)| m.end() > start)
+        self.maps
+            .range(..start.saturating_add(bytes))
+            .next_back()
+            .is_some_and(|(_, m)| m.end() > start)
     }
 
     /// The mappings that make up `[start, start + bytes)` exactly, without a gap and none cut; `None` otherwise.

@@ -48,8 +48,8 @@ impl Memory {
             && self.aligned(wish)
             && (align == 0 || wish.is_multiple_of(align))
             && self.addresses.take_at(wish, bytes);
-        let taken = || self.addresses.take(bytes, align.max(self.granularity));
-        let start = if at_wish { Some(wish) } else { taken() };
+        let align = align.max(self.granularity);
+        let start = if at_wish { Some(wish) } else { self.addresses.take(bytes, align) };
         let start = start.ok_or(code::OUT_OF_MEMORY)?;
         self.reservations.insert(start, bytes);
         Ok(start)
@@ -88,11 +88,7 @@ impl Memory {
     }
 
     /// `cuMemCreate`: answers the handle and the object.
-    pub fn create(
-        &mut self,
-        bytes: u64,
-        asked: &AllocationProperties,
-    ) -> Result<(u64, u64), Code> {
+    pub fn create(&mut self, bytes: u64, asked: &AllocationProperties) -> Result<(u64, u64), Code> {
         let device = self.check_properties(asked)?;
         if bytes == 0 || !self.aligned(bytes) {
             return Err(code::INVALID_VALUE);
@@ -255,7 +251,8 @@ impl Memory {
     /// that it already has. Answers the handle, and the object if it is new here.
     pub fn import(&mut self, fd: i32) -> Result<(u64, Option<u64>), Code> {
         let (identity, bytes) = identify(fd).map_err(|_| code::INVALID_VALUE)?;
-        let same = |o: &&Object| matches!(o.home, Home::Shared { identity: i, .. } if i == identity);
+        let same =
+            |o: &&Object| matches!(o.home, Home::Shared { identity: i, .. } if i == identity);
         if let Some(id) = self.objects.values().find(same).map(|o| o.id) {
             return Ok((self.new_handle(id), None));
         }
