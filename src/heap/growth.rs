@@ -93,11 +93,13 @@ impl Heap {
         let mut n = first;
         while n != NIL && self.slab[n].address < growth.claimed.address.0 + growth.claimed.bytes {
             let next = self.slab[n].next;
+            if self.slab[n].state == State::ClaimedGap {
+                self.slab[n].stream = stream.0;
+                self.slab[n].epoch = growth.stamp.epoch;
+            }
             self.unclaim(n);
-            self.slab[n].stream = stream.0;
             let at = self.slab[n].address;
             if at < start || at >= end {
-                self.slab[n].epoch = growth.stamp.epoch;
                 self.attach_free(n);
             } else if at == start {
                 block = n;

@@ -14,8 +14,8 @@ pub struct Request {
     pub requested: u64,
     /// A power of two of at least 512, at most `size::LARGEST_REQUEST`.
     pub alignment: u64,
-    /// The stream that will use it. The epoch is what fresh memory left over from growth is stamped
-    /// with (0: nothing has ever used it).
+    /// The stream that will use it. The epoch is what fresh memory of a growth is stamped with (0:
+    /// nothing has ever used it).
     pub stamp: Stamp,
 }
 
@@ -54,7 +54,7 @@ pub struct Growth {
     pub maps: Vec<PageRun>,
     /// All that is claimed: the block, and the rest of the pages that it does not fill.
     pub(super) claimed: PageRun,
-    /// What fresh memory left over is stamped with.
+    /// What fresh memory is stamped with.
     pub(super) stamp: Stamp,
 }
 
