@@ -637,12 +637,12 @@ impl Run {
         self.heap.fail_reservation(u64::from(1 + op.b % 4));
         let done = match op.a % 4 {
             0 => self.heap.take(&request).map(|block| {
-                for block in block {
+                if let Some(block) = block {
                     self.heap.release(block.address, |_| 0).expect("it is live");
                 }
             }),
             1 => self.heap.claim_growth(&request, u64::MAX).map(|growth| {
-                for growth in growth {
+                if let Some(growth) = growth {
                     self.heap.abort_growth(growth).expect("it is claimed");
                 }
             }),
