@@ -4,7 +4,7 @@
 //!
 //! All streams are taken as one, every page as unused once its bytes are free, `empty_cache` is left out.
 //! Columns: peak allocated; peak reserved / peak allocated when pages are only added; the same under a
-//! limit of 1.01 x peak + 8 MiB with harvest, or how it ended; the pages mapped and unmapped; nanoseconds
+//! limit of 1.01 x peak + 8 MiB (`CUDDY_SLACK`, in thousandths: 10) with harvest, or how it ended; the pages mapped and unmapped; nanoseconds
 //! for an operation of the trace.
 
 use cuddy::heap::{Block, Heap, Request};
@@ -127,6 +127,8 @@ fn waste_over_traces() {
     let wanted: Vec<String> = std::env::var("CUDDY_TRACE_NAMES")
         .map(|names| names.split(',').map(String::from).collect())
         .unwrap_or_default();
+    let slack =
+        std::env::var("CUDDY_SLACK").map_or(10, |permille| permille.parse().expect("a number"));
     println!("trace, peak MiB, growth only, limited, mapped, unmapped, ns");
     for path in paths {
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
@@ -136,7 +138,7 @@ fn waste_over_traces() {
         let events = read(&path);
         let free = replay(&events, u64::MAX);
         let peak = free.peak_allocated;
-        let limited = replay(&events, peak + peak / 100 + (8 << 20));
+        let limited = replay(&events, peak + peak / 1000 * slack + (8 << 20));
         let ratio = |reserved: u64| reserved as f64 / peak as f64;
         let ended = match limited.refused {
             None => format!("{:.4}", ratio(limited.peak_reserved)),

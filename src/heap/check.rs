@@ -60,8 +60,8 @@ impl Heap {
         );
         match node.state {
             State::Live => {
-                assert!(node.extra <= node.bytes, "more requested than allocated");
-                sums.requested += node.extra;
+                assert!(node.requested() <= node.bytes, "more requested than allocated");
+                sums.requested += node.requested();
                 sums.allocated += node.bytes;
                 sums.live_blocks += 1;
             }
@@ -154,9 +154,9 @@ impl Heap {
         let node = &self.slab[t];
         assert!(from <= node.address && node.address < to, "the tree of gaps is out of order");
         assert_eq!(node.state, State::Gap, "the tree of gaps holds something else");
-        let largest = |child: u32| if child == NIL { 0 } else { self.slab[child].extra };
+        let largest = |child: u32| if child == NIL { 0 } else { self.slab[child].epoch };
         let gathered = node.bytes.max(largest(node.left)).max(largest(node.right));
-        assert_eq!(node.extra, gathered, "the largest gap is not gathered");
+        assert_eq!(node.epoch, gathered, "the largest gap is not gathered");
         1 + self.check_by_address(node.left, from, node.address)
             + self.check_by_address(node.right, node.address + 1, to)
     }

@@ -108,7 +108,7 @@ impl Heap {
             }
             n = next;
         }
-        self.slab[block].extra = requested;
+        self.slab[block].set_requested(requested);
         self.settle_as(block, State::Live);
         self.table.insert(&self.slab, block);
         self.stepped();
@@ -270,7 +270,7 @@ impl Heap {
             }
             n = next;
         }
-        self.refresh_beside(from);
+        self.refresh_beside(from, to);
         Growth {
             block: Block {
                 address: Address(start),
@@ -284,11 +284,11 @@ impl Heap {
         }
     }
 
-    /// The neighbours of the claimed blocks from `from` on may lie beside a gap no more.
-    fn refresh_beside(&mut self, from: u64) {
+    /// The neighbours of the blocks claimed in [from, to) may lie beside a gap no more.
+    fn refresh_beside(&mut self, from: u64, to: u64) {
         let mut n = self.table.find(&self.slab, from);
         self.refresh(self.slab[n].prev);
-        while n != NIL && self.slab[n].state != State::Free {
+        while n != NIL && self.slab[n].address < to {
             n = self.slab[n].next;
         }
         self.refresh(n);

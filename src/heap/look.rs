@@ -1,9 +1,12 @@
 #![forbid(unsafe_code)]
 //! Looking at the heap without changing it: figures, and what stands at an address.
 
-use super::slab::{NIL, Node, State};
+use super::slab::{NIL, State};
 use super::{BlockState, BlockView, Figures, Heap, Standing, tree};
-use crate::types::{Address, StreamSlot};
+use crate::types::{Address, Stamp, StreamSlot};
+
+/// The stamp of addresses with no page: nobody has used it.
+const NOBODY: Stamp = Stamp { stream: StreamSlot(NIL), epoch: 0 };
 
 impl Heap {
     /// The sums over all blocks. Constant time.
@@ -74,21 +77,22 @@ impl Heap {
     }
 
     fn view(&self, n: u32, segment: u64) -> BlockView {
-        let Node { address, bytes, extra, state, .. } = self.slab[n];
-        let (state, requested) = match state {
-            State::Live => (BlockState::Live, extra),
-            State::Limbo => (BlockState::Limbo, extra),
+        let node = &self.slab[n];
+        let unmapped = matches!(node.state, State::Gap | State::ClaimedGap);
+        let (state, requested) = match node.state {
+            State::Live => (BlockState::Live, node.requested()),
+            State::Limbo => (BlockState::Limbo, node.requested()),
             State::Free => (BlockState::Free, 0),
             State::Gap => (BlockState::Gap, 0),
             State::ClaimedGap => (BlockState::Claimed { mapped: false }, 0),
             _ => (BlockState::Claimed { mapped: true }, 0),
         };
         BlockView {
-            address: Address(address),
-            bytes,
+            address: Address(node.address),
+            bytes: node.bytes,
             requested,
             state,
-            stamp: self.stamp(n),
+            stamp: if unmapped { NOBODY } else { self.stamp(n) },
             segment: Address(segment),
         }
     }

@@ -143,7 +143,7 @@ impl Heap {
                 self.attach_free(rest);
             }
         }
-        self.slab[taken].extra = request.requested;
+        self.slab[taken].set_requested(request.requested);
         self.settle_as(taken, State::Live);
         self.table.insert(&self.slab, taken);
         self.stepped();
@@ -236,8 +236,13 @@ impl Heap {
 
     /// A node as the outside sees it.
     fn block(&self, n: u32) -> Block {
-        let Node { address, bytes, extra, stream, .. } = self.slab[n];
-        Block { address: Address(address), bytes, requested: extra, stream: StreamSlot(stream) }
+        let node = &self.slab[n];
+        Block {
+            address: Address(node.address),
+            bytes: node.bytes,
+            requested: node.requested(),
+            stream: StreamSlot(node.stream),
+        }
     }
 
     /// Best fit among the stream's free blocks, or NIL.

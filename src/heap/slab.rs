@@ -37,15 +37,13 @@ pub(super) const PAGE: u8 = 2;
 pub(super) struct Node {
     pub(super) address: u64,
     pub(super) bytes: u64,
-    /// Live, limbo: what was asked for. Gap: the largest gap in its subtree. Else 0.
-    pub(super) extra: u64,
-    /// With `stream`: who used these bytes last.
+    /// With `stream`: who used these bytes last. Of a gap: the largest gap in its subtree.
     pub(super) epoch: u64,
     pub(super) stream: u32,
     /// Neighbours by address within the segment.
     pub(super) prev: u32,
     pub(super) next: u32,
-    /// Children, while in a tree.
+    /// Children, while in a tree; of blocks that were asked for, together the size asked for.
     pub(super) left: u32,
     pub(super) right: u32,
     pub(super) state: State,
@@ -62,7 +60,6 @@ impl Node {
         Self {
             address,
             bytes,
-            extra: 0,
             epoch: 0,
             stream: NIL,
             prev: NIL,
@@ -74,6 +71,17 @@ impl Node {
             own: 0,
             any: 0,
         }
+    }
+
+    /// What was asked for, of a block that is live or in limbo: it is in no tree, so it lies where the
+    /// children do, which keeps a record at 48 bytes.
+    pub(super) fn requested(&self) -> u64 {
+        u64::from(self.left) | u64::from(self.right) << 32
+    }
+
+    /// Sets what was asked for, of a block that is in no tree.
+    pub(super) fn set_requested(&mut self, bytes: u64) {
+        (self.left, self.right) = (bytes as u32, (bytes >> 32) as u32);
     }
 
     /// The first address after it.
@@ -112,6 +120,8 @@ pub(super) fn reserve<T>(vec: &mut Vec<T>, more: usize, ration: &mut Ration) -> 
     vec.try_reserve(more).map_err(|_| Error::HostOutOfMemory)
 }
 
+const _: () = assert!(size_of::<Node>() == 48);
+
 /// All nodes.
 #[derive(Debug)]
 pub(super) struct Slab {
@@ -139,10 +149,10 @@ impl Slab {
         if room >= more { Ok(()) } else { self.grow(more) }
     }
 
-    /// Grows by a quarter, not by half: records are most of what a block costs in host memory.
+    /// Grows by an eighth, not to twice: records are most of what a block costs in host memory.
     #[cold]
     fn grow(&mut self, more: usize) -> Result<(), Error> {
-        let step = more.max(self.nodes.len() / 4).max(64);
+        let step = more.max(self.nodes.len() / 8).max(64);
         if self.nodes.len() + step >= NIL as usize {
             return Err(Error::HostOutOfMemory);
         }

@@ -89,7 +89,6 @@ impl Heap {
             self.withdraw(next);
             self.fuse(n, next);
         }
-        self.slab[n].extra = 0;
         self.slab[n].own = self.offers(n);
         self.settle_as(n, State::Free);
         let root = self.roots[stream as usize];
@@ -111,7 +110,6 @@ impl Heap {
             self.fuse(n, next);
         }
         self.slab[n].stream = NIL;
-        self.slab[n].epoch = 0;
         self.settle_as(n, State::Gap);
         self.gaps = tree::insert::<ByAddress>(&mut self.slab, self.gaps, n);
         self.refresh(self.slab[n].prev);
@@ -206,12 +204,13 @@ impl Heap {
 
     /// Adds a block to the figures, or takes it out of them.
     fn count(&mut self, n: u32, apply: impl Fn(&mut u64, u64)) {
-        let Node { state, bytes, extra, .. } = self.slab[n];
+        let Node { state, bytes, .. } = self.slab[n];
         match state {
             State::Live => {
+                let requested = self.slab[n].requested();
                 let sums = &mut self.figures;
-                if !(mutant("heap-skip-counter") && extra != bytes) {
-                    apply(&mut sums.requested, extra);
+                if !(mutant("heap-skip-counter") && requested != bytes) {
+                    apply(&mut sums.requested, requested);
                 }
                 apply(&mut sums.allocated, bytes);
                 apply(&mut sums.active, bytes);

@@ -41,7 +41,7 @@ impl Order for ByAddress {
 
     fn gather(slab: &mut Slab, t: u32) {
         let node = slab[t];
-        slab[t].extra = node.bytes.max(largest(slab, node.left)).max(largest(slab, node.right));
+        slab[t].epoch = node.bytes.max(largest(slab, node.left)).max(largest(slab, node.right));
     }
 }
 
@@ -183,5 +183,5 @@ pub(super) fn first_gap(slab: &Slab, t: u32, bytes: u64, address: u64) -> u32 {
 
 /// By address: the largest gap's size, 0 without any.
 pub(super) fn largest(slab: &Slab, t: u32) -> u64 {
-    if t == NIL { 0 } else { slab[t].extra }
+    if t == NIL { 0 } else { slab[t].epoch }
 }

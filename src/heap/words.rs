@@ -127,7 +127,7 @@ pub struct BlockView {
     pub requested: u64,
     /// Its state.
     pub state: BlockState,
-    /// Who used it last; of a gap without meaning. The epoch of a live block is that of its making.
+    /// Who used it last, before it became live if it is; `u32::MAX` at epoch 0 where no page is mapped.
     pub stamp: Stamp,
     /// The start of the range or segment that it lies in.
     pub segment: Address,
