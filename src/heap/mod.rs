@@ -171,6 +171,25 @@ impl Heap {
         Ok(block)
     }
 
+    /// Live to free, of the stamp's stream instead of its own: the caller knows that work of that stream
+    /// from the stamp's epoch on is ordered behind every use of the block.
+    ///
+    /// # Errors
+    /// As `release`, in the words of [`Error`]. Only for a stream that this heap has never seen:
+    /// `InvalidArgument` if its slot is not below 2^24, `HostOutOfMemory`. Nothing was changed.
+    pub fn release_to(&mut self, address: Address, stamp: Stamp) -> Result<Block, Error> {
+        let n = self.named(address, State::Live).map_err(|error| error.at(address))?;
+        self.know_stream(stamp.stream)?;
+        let block = self.block(n);
+        self.withdraw(n);
+        self.table.remove(&self.slab, n);
+        let node = &mut self.slab[n];
+        (node.stream, node.epoch) = (stamp.stream.0, stamp.epoch);
+        self.attach_free(n);
+        self.stepped();
+        Ok(block)
+    }
+
     /// Live to limbo: it stays active until `settle`. `epoch` as for `release`. Never needs memory.
     ///
     /// # Errors

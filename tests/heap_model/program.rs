@@ -62,6 +62,7 @@ pub struct Seen {
     pub aborts: u64,
     pub frees: u64,
     pub limbo: u64,
+    pub given_away: u64,
     pub settled: u64,
     pub harvested: u64,
     pub kept: u64,
@@ -82,6 +83,7 @@ impl Seen {
         self.aborts += other.aborts;
         self.frees += other.frees;
         self.limbo += other.limbo;
+        self.given_away += other.given_away;
         self.settled += other.settled;
         self.harvested += other.harvested;
         self.kept += other.kept;
@@ -397,6 +399,9 @@ impl Run {
             return;
         }
         let block = self.live.swap_remove(op.a as usize % self.live.len());
+        if op.b >> 30 == 3 {
+            return self.free_to_another(block, op);
+        }
         let epoch = self.tick(block.stream, op);
         self.heap.fail_reservation(1);
         assert_eq!(self.heap.release(block.address, |_| epoch), Ok(block));
@@ -412,6 +417,18 @@ impl Run {
             epoch: cell.epoch.max(epoch),
             ..cell
         });
+        assert_eq!(self.heap.find(block.address), None);
+    }
+
+    /// Its bytes become another stream's, so that streams come to share pages.
+    fn free_to_another(&mut self, block: Block, op: Op) {
+        let stream = StreamSlot((op.b >> 8) % self.geometry.streams);
+        let epoch = self.tick(stream, op);
+        assert_eq!(self.heap.release_to(block.address, Stamp { stream, epoch }), Ok(block));
+        self.seen.given_away += 1;
+        let (from, to) = (block.address.0, block.address.0 + block.bytes);
+        let free = Cell { kind: Kind::Free, claimed: false, stream: stream.0, epoch };
+        self.shadow.paint(from, to, |_| free);
         assert_eq!(self.heap.find(block.address), None);
     }
 
@@ -553,8 +570,7 @@ impl Run {
         if any && sum < wanted {
             for area in self.shadow.areas.iter().filter(|area| !area.paged) {
                 let (from, to) = (area.start, area.start + area.bytes);
-                let stream = self.shadow.cell(from).expect("a cell").stream;
-                let free = self.usable_by(StreamSlot(stream));
+                let free = |cell: Cell| cell.kind == Kind::Free && !cell.claimed;
                 assert!(!self.shadow.whole(from, to, free), "{area:?} is not found");
             }
         }
@@ -622,6 +638,8 @@ impl Run {
             self.seen.misuse += 1;
             assert_eq!(self.heap.release(Address(at), |_| 1), Err(error));
             assert_eq!(self.heap.release_to_limbo(Address(at), |_| 1), Err(error));
+            let stamp = Stamp { stream: StreamSlot(0), epoch: 1 };
+            assert_eq!(self.heap.release_to(Address(at), stamp), Err(error.at(Address(at))));
         }
         if !matches!(cell, Some(Cell { kind: Kind::Limbo(start), .. }) if start == at) {
             assert!(self.heap.settle(Address(at)).is_err());
