@@ -1,11 +1,15 @@
 //! How much memory the heap's placement wastes, over recorded traces: a measurement, not a judge.
 //!
-//! `CUDDY_TRACES=DIR cargo test --release --test heap_policy -- --ignored --nocapture`; CUDDY_TRACE_NAMES=a,b for some
+//! `CUDDY_TRACES=DIR cargo test --release --test heap_policy -- --ignored --nocapture`
 //!
-//! All streams are taken as one, every page as unused once its bytes are free, `empty_cache` is left out.
-//! Columns: peak allocated; peak reserved / peak allocated when pages are only added; the same under a
-//! limit of 1.01 x peak + 8 MiB (`CUDDY_SLACK`, in thousandths: 10) with harvest, or how it ended; the pages mapped and unmapped; nanoseconds
-//! for an operation of the trace.
+//! `CUDDY_TRACE_NAMES=a,b` picks traces by parts of their names. All streams are taken as one, every
+//! page as unused once its bytes are free; `r` and `e` lines are left out. Columns:
+//! - peak allocated, in MiB;
+//! - peak reserved / peak allocated when pages are only added;
+//! - the same with harvest under a limit of peak x 1.01 and 8 MiB, or the request that was refused
+//!   (`CUDDY_SLACK=10`: the thousandths over the peak);
+//! - pages mapped and unmapped under that limit;
+//! - nanoseconds for an event without it.
 
 use cuddy::heap::{Block, Heap, Request};
 use cuddy::size;
@@ -56,7 +60,8 @@ fn request(requested: u64) -> Request {
     Request { bytes, requested, alignment: 512, stamp }
 }
 
-/// As the device does it: a hit, or growth; over the limit, pages from elsewhere; else all of them first.
+/// As the device does it: a hit, or growth; over the limit, pages from elsewhere; else all of them
+/// first.
 fn allocate(heap: &mut Heap, request: &Request, limit: u64, out: &mut Outcome) -> Option<Block> {
     if let Some(block) = heap.take(request).expect("memory") {
         return Some(block);

@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
 //! Ranges and segments: where the heap has addresses.
 //!
-//! They are sorted and do not overlap. Two that touch stay two: a block never spans them, because they
-//! were reserved, and are given back, one by one.
+//! They are sorted and do not overlap. Two that touch stay two: a block never spans them, because
+//! they were reserved, and are given back, one by one.
 
 use super::slab::{NIL, Node, State, reserve};
 use super::{Heap, PageRun, invalid};
@@ -35,8 +35,8 @@ impl Heap {
     /// Adds a segment that the driver gave whole: one free block with this stamp.
     ///
     /// # Errors
-    /// `InvalidArgument` unless start and size are multiples of 512, the size is not zero, the end is
-    /// at most 2^62, nothing overlaps, and the stream's slot is below 2^24; `HostOutOfMemory`.
+    /// `InvalidArgument` unless start and size are multiples of 512, the size is not zero, the end
+    /// is at most 2^62, nothing overlaps, and the stream's slot is below 2^24; `HostOutOfMemory`.
     pub fn add_segment(&mut self, start: Address, bytes: u64, stamp: Stamp) -> Result<(), Error> {
         self.know_stream(stamp.stream)?;
         let n = self.add(start.0, bytes, GRANULE, false)?;
@@ -61,10 +61,10 @@ impl Heap {
         Ok(())
     }
 
-    /// Claims segments that are free, of one stream or several, with `usable` stamps: at least `bytes` if
-    /// there are that many, else all; `u64::MAX` for all. The largest first, the highest among equals,
-    /// and last the smallest that is enough. Of each segment it visits the blocks up to the first that
-    /// is not free.
+    /// Claims segments that are free, of one stream or several, with `usable` stamps: at least
+    /// `bytes` if there are that many, else all; `u64::MAX` for all. The largest first, the highest
+    /// among equals, and last the smallest that is enough. Of each segment it visits the blocks up
+    /// to the first that is not free.
     ///
     /// # Errors
     /// `HostOutOfMemory`, with nothing claimed.
@@ -115,8 +115,8 @@ impl Heap {
         Ok(())
     }
 
-    /// A claimed segment stays: free again, of the streams and with the stamps that it had. Never needs
-    /// memory.
+    /// A claimed segment stays: free again, of the streams and with the stamps that it had. Never
+    /// needs memory.
     ///
     /// # Errors
     /// `Internal` if that is not a claimed segment of this heap; nothing was changed.
@@ -196,8 +196,8 @@ impl Heap {
     }
 }
 
-/// Of runs sorted from the largest, keeps the fewest that are enough; the last is the smallest that will
-/// do.
+/// Of runs sorted from the largest, keeps the fewest that are enough; the last is the smallest that
+/// will do.
 fn keep_enough(runs: &mut Vec<PageRun>, bytes: u64) {
     let mut sum: u64 = 0;
     let Some(last) = runs.iter().position(|run| {

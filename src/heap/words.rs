@@ -139,7 +139,8 @@ pub struct BlockView {
     pub requested: u64,
     /// Its state.
     pub state: BlockState,
-    /// Who used it last, before it became live if it is; `u32::MAX` at epoch 0 where no page is mapped.
+    /// Who used it last, before it became live if it is; `u32::MAX` at epoch 0 where no page is
+    /// mapped.
     pub stamp: Stamp,
     /// The start of the range or segment that it lies in.
     pub segment: Address,
@@ -165,8 +166,8 @@ pub struct Figures {
     /// Claimed, without pages yet.
     pub claimed_unmapped: u64,
     /// Whole pages inside one free block, and segments that are one free block: what `claim_pages`
-    /// and `claim_segments` would find. Pages and segments that free blocks of several streams share
-    /// come on top.
+    /// and `claim_segments` would find. Pages and segments that free blocks of several streams
+    /// share come on top.
     pub releasable: u64,
     /// How many blocks are live.
     pub live_blocks: u64,

@@ -1,7 +1,7 @@
 //! The heap against a shadow that knows only what an allocator is.
 //!
-//! A million random steps in all, over several geometries; short programs that shrink; and the misuse
-//! that must be an error. A failure prints its seed; `CUDDY_SEED` runs that one alone.
+//! A million random steps in all, over several geometries; short programs that shrink; and the
+//! misuse that must be an error. A failure prints its seed; `CUDDY_SEED` runs that one alone.
 
 mod program;
 mod shadow;
@@ -206,9 +206,14 @@ fn any_op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 150,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
-    /// The same in short, for the sake of shrinking: a failure here is the smallest program that fails.
+    /// The same in short, for the sake of shrinking: a failure here is the smallest program that
+    /// fails.
     #[test]
     fn short_programs(ops in prop::collection::vec(any_op(), 1..200), which in 0..4) {
         let geometries = [one_page(), small_pages(), shared_pages(), segments_only()];
@@ -296,12 +301,14 @@ fn ranges_that_are_none_are_errors() {
     heap.check();
 }
 
-/// Hundreds of free blocks and gaps that are large enough lie wrong for the alignment, and one does not.
+/// Hundreds of free blocks and gaps that are large enough lie wrong for the alignment, and one does
+/// not.
 #[test]
 fn one_aligned_place_among_many_is_found() {
     let page = 4 * KIB;
     let mut heap = Heap::new(page).expect("a page size");
-    // 300 ranges of two pages, each one page off an alignment of two; the last is not off, or larger.
+    // 300 ranges of two pages, each one page off an alignment of two; the last is not off, or
+    // larger.
     let ranges = |last_off: u64, last_pages: u64| {
         (0..300).map(move |k| match k {
             299 => ((2 + 4 * k + last_off) * page, last_pages * page),
