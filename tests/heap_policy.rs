@@ -2,8 +2,8 @@
 //!
 //! `CUDDY_TRACES=DIR cargo test --release --test heap_policy -- --ignored --nocapture`
 //!
-//! `CUDDY_TRACE_NAMES=a,b` picks traces by parts of their names. All streams are taken as one, every
-//! page as unused once its bytes are free; `r` and `e` lines are left out. Columns:
+//! `CUDDY_TRACE_NAMES=a,b` picks traces by parts of their names. All streams are taken as one,
+//! every page as unused once its bytes are free; `r` and `e` lines are left out. Columns:
 //! - peak allocated, in MiB;
 //! - peak reserved / peak allocated when pages are only added;
 //! - the same with harvest under a limit of peak x 1.01 and 8 MiB, or the request that was refused

@@ -90,7 +90,10 @@ impl Heap {
         let first = self.claimed_pieces(growth.claimed)?;
         let Block { address, bytes, requested, stream } = growth.block;
         let (start, end) = (address.0, address.0 + bytes);
-        let mut block = NIL;
+        let mut block = self.table.find(&self.slab, start);
+        if block == NIL {
+            return Err(Error::Internal("a growth is not of this heap"));
+        }
         let mut n = first;
         while n != NIL && self.slab[n].address < growth.claimed.address.0 + growth.claimed.bytes {
             let next = self.slab[n].next;
