@@ -342,3 +342,27 @@ fn errors_have_names_and_descriptions() {
     let code = call!("cuGetErrorName" as fn(c_int, *mut *const c_char); 0, null_mut());
     assert_eq!(code, INVALID_VALUE);
 }
+
+#[test]
+fn look_ups_and_what_is_not_simulated_are_counted() {
+    if in_a_child("look_ups_and_what_is_not_simulated_are_counted", "13000").is_some() {
+        return;
+    }
+    let calls = |function: &std::ffi::CStr| {
+        // SAFETY: this is the function's signature.
+        unsafe {
+            let calls: extern "C" fn(*const c_char) -> u64 = transmute(symbol("simcuda_calls"));
+            calls(function.as_ptr())
+        }
+    };
+    let missing = UNIMPLEMENTED[0];
+    let missing_name = CString::new(missing).expect("no NUL inside");
+    assert_eq!((calls(c"cuGetProcAddress"), calls(&missing_name)), (0, 0));
+    first_form(missing, 13000, 0);
+    second_form(missing, 13000, 0);
+    call!("cuGetErrorName" as fn(c_int, *mut *const c_char); 0, null_mut());
+    // SAFETY: an unimplemented function reads no argument, whatever its signature.
+    unsafe { transmute::<*mut c_void, extern "C" fn() -> c_int>(symbol(missing))() };
+    assert_eq!((calls(c"cuGetProcAddress"), calls(&missing_name)), (2, 1));
+    assert_eq!(calls(c"cuGetErrorName"), 1);
+}
