@@ -115,7 +115,7 @@ fn lock() -> MutexGuard<'static, State> {
 
 /// Runs an API function's body.
 pub fn enter(site: &'static Site, body: impl FnOnce(&mut Call) -> Outcome) -> Code {
-    let early = matches!(site.symbol, "cuGetErrorName" | "cuGetErrorString" | "cuDriverGetVersion");
+    let early = crate::faults::NEEDS_NOTHING.contains(&crate::books::base_name(site.symbol));
     if !early && forked() {
         return code::NOT_INITIALIZED;
     }

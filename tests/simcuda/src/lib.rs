@@ -27,13 +27,3 @@ pub mod state;
 pub mod submit;
 pub mod types;
 pub mod work;
-
-/// The version of this driver, also before `cuInit`: 1000 * major + 10 * minor.
-pub fn driver_version() -> i32 {
-    let call = call::Call::internal("cuGetProcAddress");
-    if call.started {
-        return call.config.driver;
-    }
-    let default = config::Config::default().driver;
-    config::Config::load(&call.overrides).map_or(default, |config| config.driver)
-}
