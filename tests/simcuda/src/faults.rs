@@ -1,13 +1,15 @@
 //! **Faults on demand**: which calls fail, with what code, before or after their effect.
 //!
-//! A rule counts the calls of its function since it was set: it fires at call `first`, and then at every `every`-th
-//! after it (0: never again). A random rule fires for a share of the calls that its seed decides.
-//! A fault after the effect is for calls that hand out no object, since nobody could give that object back.
+//! A rule counts the calls of its function since it was set: it fires at call `first`, and then at
+//! every `every`-th after it (0: never again). A random rule fires for a share of the calls that
+//! its seed decides. A fault after the effect is for calls that hand out no object, since nobody
+//! could give that object back.
 
 use crate::types::Code;
 
-/// Functions that touch no device: they work before `cuInit`, after a fork and in host functions, and
-/// `*` leaves them alone, since a client that misses an entry point is another client from then on.
+/// Functions that touch no device: they work before `cuInit`, after a fork and in host functions,
+/// and `*` leaves them alone, since a client that misses an entry point is another client from then
+/// on.
 pub const NEEDS_NOTHING: [&str; 4] =
     ["cuGetErrorName", "cuGetErrorString", "cuDriverGetVersion", "cuGetProcAddress"];
 

@@ -1,7 +1,8 @@
 //! **simcuda**: a CUDA driver whose devices are simulated in host memory.
 //!
-//! The library `libsimcuda.so` has the SONAME `libcuda.so.1`: a process that loads it finds it wherever it then asks for the CUDA
-//! driver. It exports the driver API (`cu*`) and a control API for tests (`simcuda_*`, `include/simcuda.h`).
+//! The library `libsimcuda.so` has the SONAME `libcuda.so.1`: a process that loads it finds it
+//! wherever it then asks for the CUDA driver. It exports the driver API (`cu*`) and a control API
+//! for tests (`simcuda_*`, `include/simcuda.h`).
 //!
 //! ```text
 //!  api, control      what C calls; arguments are checked, nothing is decided

@@ -142,8 +142,12 @@ fn answer(error: Code, to: *mut *const c_char, text: fn(&Row) -> &'static CStr) 
 }
 
 exports! {
-    fn cuGetErrorName(error: Code, name: *mut *const c_char) |_call| answer(error, name, |row| row.1);
-    fn cuGetErrorString(error: Code, text: *mut *const c_char) |_call| answer(error, text, |row| row.2);
+    fn cuGetErrorName(
+        error: Code, name: *mut *const c_char,
+    ) |_call| answer(error, name, |row| row.1);
+    fn cuGetErrorString(
+        error: Code, text: *mut *const c_char,
+    ) |_call| answer(error, text, |row| row.2);
 }
 
 #[cfg(test)]

@@ -14,7 +14,9 @@ exports! {
         }
         require(!call.devices.is_empty(), code::NO_DEVICE)
     };
-    fn cuDriverGetVersion(version: *mut i32) |call| put(version, super::entry::driver_version(call));
+    fn cuDriverGetVersion(
+        version: *mut i32,
+    ) |call| put(version, super::entry::driver_version(call));
     fn cuProfilerStart() |call| call.started();
     fn cuProfilerStop() |call| call.started();
 }
