@@ -1,0 +1,2 @@
+//! The command `cuddy`: demo, replay of allocation traces, doctor.
+pub mod trace;
