@@ -1,2 +1,3 @@
 //! The command `cuddy`: demo, replay of allocation traces, doctor.
+pub mod gpu;
 pub mod trace;
