@@ -13,8 +13,9 @@ pub const SUBCOMMAND: &str = "__replay";
 /// Has a child do the job. The error is a sentence for the user.
 pub fn run(job: &Job) -> Result<Report, String> {
     let name = job.source.label();
-    let program = std::env::current_exe()
-        .map_err(|error| format!("cannot find this program's own file to start it again: {error}"))?;
+    let program = std::env::current_exe().map_err(|error| {
+        format!("cannot find this program's own file to start it again: {error}")
+    })?;
     let order = serde_json::to_vec(job).map_err(|error| format!("{name}: {error}"))?;
     let mut child = Command::new(program)
         .arg(SUBCOMMAND)

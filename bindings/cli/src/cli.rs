@@ -22,7 +22,9 @@ pub enum Outcome {
 /// See what Cuddy, the caching CUDA allocator, does for the memory of a GPU program.
 #[derive(Parser)]
 #[command(name = "cuddy", version, disable_help_subcommand = true)]
-#[command(after_help = "Start with `cuddy demo`. It needs no GPU: without one it uses a simulated device and says so.")]
+#[command(
+    after_help = "Start with `cuddy demo`. It needs no GPU: without one it uses a simulated device and says so."
+)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -127,7 +129,8 @@ pub struct ReplayArgs {
 
 /// A size such as `24GiB`, `512m` or plain bytes; units are powers of 1024.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a size: write bytes, or a number with KiB, MiB, GiB or TiB");
+    let wrong =
+        || format!("`{text}` is not a size: write bytes, or a number with KiB, MiB, GiB or TiB");
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim().to_ascii_lowercase().as_str() {
@@ -176,7 +179,9 @@ mod tests {
         assert_eq!(parse_size("24GiB"), Ok(24 << 30));
         assert_eq!(parse_size("24 g"), Ok(24 << 30));
         assert_eq!(parse_size("1.5GiB"), Ok(3 << 29));
-        for wrong in ["", "0", "x", "1X", "-1", "1e3", "18446744073709551615T", "9999999999T", ".", "1.2.3G"] {
+        for wrong in
+            ["", "0", "x", "1X", "-1", "1e3", "18446744073709551615T", "9999999999T", ".", "1.2.3G"]
+        {
             assert!(parse_size(wrong).is_err(), "{wrong}");
         }
     }

@@ -46,7 +46,10 @@ fn device(target: Target) -> Result<(String, u64), String> {
     if target == Target::Sim {
         let memory = machine::DEFAULT_MEMORY;
         return Ok((
-            format!("No GPU is used: this runs on a simulated one of {} (simcuda).", bytes_text(memory)),
+            format!(
+                "No GPU is used: this runs on a simulated one of {} (simcuda).",
+                bytes_text(memory)
+            ),
             memory,
         ));
     }
@@ -103,12 +106,15 @@ fn explanation(cuddy: &Report) -> String {
              was unordered.",
             count_text(accesses)
         ),
-        (true, None) => format!("{time}\n  Every block was written and read back: no byte was wrong."),
+        (true, None) => {
+            format!("{time}\n  Every block was written and read back: no byte was wrong.")
+        }
     }
 }
 
 fn complain(report: &Report) {
-    let mut lines = report.error.iter().chain(&report.findings).chain(&report.wrong_counters).peekable();
+    let mut lines =
+        report.error.iter().chain(&report.findings).chain(&report.wrong_counters).peekable();
     if lines.peek().is_some() {
         eprintln!("cuddy: with {}:", report.allocator);
     }

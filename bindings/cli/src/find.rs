@@ -62,7 +62,8 @@ pub fn all() -> Vec<PathBuf> {
     for folder in folders() {
         let Ok(entries) = std::fs::read_dir(folder) else { continue };
         for path in entries.flatten().map(|entry| entry.path()) {
-            let is_trace = path.extension().is_some_and(|it| it == "gz" || it == "csv" || it == "pickle");
+            let is_trace =
+                path.extension().is_some_and(|it| it == "gz" || it == "csv" || it == "pickle");
             let known = found.iter().any(|other| other.file_name() == path.file_name());
             if is_trace && !known {
                 found.push(path);

@@ -57,7 +57,12 @@ mod tests {
     use super::*;
 
     fn fit_of(ideal: u64, reserved: u64, needs: u64) -> (u64, u32) {
-        let base = Report { peak_allocated: ideal, peak_reserved: reserved, completed: true, ..Report::default() };
+        let base = Report {
+            peak_allocated: ideal,
+            peak_reserved: reserved,
+            completed: true,
+            ..Report::default()
+        };
         let mut tries = 0;
         let replay = |bytes| {
             tries += 1;

@@ -129,14 +129,19 @@ fn lookup(library: *mut c_void, symbol: &str) -> Result<*mut c_void, GpuError> {
 /// The error is the loader's own sentence.
 fn open_library() -> Result<*mut c_void, String> {
     // SAFETY: the name is a C string; libcuda's initialisers are what any CUDA program runs.
-    let library = unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+    let library =
+        unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     if !library.is_null() {
         return Ok(library);
     }
     // SAFETY: dlerror returns null or a C string that lives until the thread's next dl call.
     let text = unsafe {
         let text = libc::dlerror();
-        if text.is_null() { None } else { Some(CStr::from_ptr(text).to_string_lossy().into_owned()) }
+        if text.is_null() {
+            None
+        } else {
+            Some(CStr::from_ptr(text).to_string_lossy().into_owned())
+        }
     };
     Err(text.unwrap_or_else(|| "libcuda.so.1 could not be loaded".to_owned()))
 }
@@ -260,7 +265,12 @@ impl Gpu {
     }
 
     /// Work that `waiter` is given from now on runs after what `awaited` has been given so far.
-    pub fn order(&self, waiter: Stream, awaited: Stream, event: EventHandle) -> Result<(), GpuError> {
+    pub fn order(
+        &self,
+        waiter: Stream,
+        awaited: Stream,
+        event: EventHandle,
+    ) -> Result<(), GpuError> {
         call!(self.cuEventRecord(event.0, awaited.0))?;
         call!(self.cuStreamWaitEvent(waiter.0, event.0, 0))
     }
@@ -287,10 +297,20 @@ impl Gpu {
     ) -> Result<(), GpuError> {
         const THREADS: u64 = 128;
         let blocks = items.div_ceil(THREADS).clamp(1, 1024) as c_uint;
-        let mut pointers = parameters.each_mut().map(|value| std::ptr::from_mut(value).cast::<c_void>());
+        let mut pointers =
+            parameters.each_mut().map(|value| std::ptr::from_mut(value).cast::<c_void>());
         call!(self.cuLaunchKernel(
-            kernel.0, blocks, 1, 1, THREADS as c_uint, 1, 1, 0, stream.0,
-            pointers.as_mut_ptr(), std::ptr::null_mut()
+            kernel.0,
+            blocks,
+            1,
+            1,
+            THREADS as c_uint,
+            1,
+            1,
+            0,
+            stream.0,
+            pointers.as_mut_ptr(),
+            std::ptr::null_mut()
         ))
     }
 

@@ -152,7 +152,8 @@ impl TryFrom<String> for Schedule {
 impl FromStr for Schedule {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = |digits: &str| digits.parse().map_err(|_| format!("`{digits}` is not a number"));
+        let number =
+            |digits: &str| digits.parse().map_err(|_| format!("`{digits}` is not a number"));
         match text.split_once(':') {
             None if text == "eager" => Ok(Self::Eager),
             None if text == "lazy" => Ok(Self::Lazy),

@@ -3,9 +3,10 @@
 //! After [`Machine::start`] the two differ in nothing that the replay does: the driver is
 //! `libcuda.so.1`, device 0 is in use, and `memory` bytes of it are the allocator's.
 
-use crate::allocator::{Allocator, CuddyLibrary, DriverCalls};
+use crate::allocator::{Allocator, DriverCalls};
 use crate::gpu::{Gpu, GpuError};
 use crate::job::{Job, Schedule, Target, Who};
+use crate::library::CuddyLibrary;
 use crate::sim::Simulator;
 use crate::table::bytes_text;
 use crate::trace::Trace;
@@ -66,16 +67,25 @@ impl Machine {
         let facts = gpu.device_facts(0).map_err(said)?;
         gpu.use_device(0).map_err(said)?;
         let free = gpu.memory().map_err(said)?.0;
-        let memory = job.device_memory.unwrap_or(if simulator.is_some() { facts.memory } else { free });
+        let memory =
+            job.device_memory.unwrap_or(if simulator.is_some() { facts.memory } else { free });
         Ok(Self { gpu, simulator, name: facts.name, memory })
     }
 
     /// Makes the allocator that the job asks for.
-    pub fn allocator<'m>(&'m self, job: &Job) -> Box<dyn Allocator + 'm> {
-        match job.who {
-            Who::Cuddy => Box::new(CuddyLibrary::new()),
-            Who::Driver | Who::DriverAsync => Box::new(DriverCalls::new(&self.gpu)),
+    pub fn allocator<'m>(&'m self, job: &Job) -> Result<Box<dyn Allocator + 'm>, String> {
+        if job.who != Who::Cuddy {
+            return Ok(Box::new(DriverCalls::new(&self.gpu)));
         }
+        let library = CuddyLibrary::new(0);
+        if let Some(backing) = job.backing {
+            library.set_option("backing", &backing.to_string()).map_err(|why| why.text)?;
+        }
+        if let (None, Some(bytes)) = (&self.simulator, job.device_memory) {
+            // A real device has the size that it has.
+            library.set_memory_limit(bytes).map_err(|why| why.text)?;
+        }
+        Ok(Box::new(library))
     }
 
     /// Physical memory of device 0 that is in use, in bytes.

@@ -36,7 +36,8 @@ pub fn setting(report: &Report) -> String {
 fn detail(report: &Report) {
     println!("{}: {} events {}\n", report.trace, count_text(report.events), setting(report));
     let mut table = Table::new(["memory", "bytes", ""]);
-    let mut size = |name: &str, bytes: u64| table.row([name.to_owned(), count_text(bytes), bytes_text(bytes)]);
+    let mut size =
+        |name: &str, bytes: u64| table.row([name.to_owned(), count_text(bytes), bytes_text(bytes)]);
     size("peak requested", report.peak_requested);
     size("peak allocated", report.peak_allocated);
     size("peak reserved", report.peak_reserved);
@@ -44,7 +45,10 @@ fn detail(report: &Report) {
         size("smallest device", bytes);
     }
     let ratio = |value: f64| [String::new(), format!("{value:.4}")];
-    table.row([vec!["reserved / allocated".to_owned()], ratio(report.reserved_over_allocated).to_vec()].concat());
+    table.row(
+        [vec!["reserved / allocated".to_owned()], ratio(report.reserved_over_allocated).to_vec()]
+            .concat(),
+    );
     if let Some(fit) = report.fit_ratio {
         table.row([vec!["smallest device / allocated".to_owned()], ratio(fit).to_vec()].concat());
     }
@@ -60,7 +64,11 @@ fn detail(report: &Report) {
     }
     println!("{}", table.text());
 
-    println!("  driver time   {} ({})", time_text(report.driver_time_us * 1e3), kind_of_time(report));
+    println!(
+        "  driver time   {} ({})",
+        time_text(report.driver_time_us * 1e3),
+        kind_of_time(report)
+    );
     println!(
         "  host time     {} a call, measured over {} calls",
         time_text(report.ns_per_op),
@@ -101,7 +109,12 @@ fn overview(reports: &[Report]) {
         table.row(cells);
     }
     if let Some(first) = reports.first() {
-        println!("{} traces {}; driver time is {}\n", reports.len(), setting(first), kind_of_time(first));
+        println!(
+            "{} traces {}; driver time is {}\n",
+            reports.len(),
+            setting(first),
+            kind_of_time(first)
+        );
     }
     print!("{}", table.text());
     for report in reports {

@@ -14,9 +14,11 @@ pub fn replay(args: &ReplayArgs) -> Result<Outcome, String> {
         return list();
     }
     if args.allocator == Who::DriverAsync {
-        return Err("--allocator driver-async is not built yet: the simulated driver has no memory \
+        return Err(
+            "--allocator driver-async is not built yet: the simulated driver has no memory \
                     pools so far; use cuddy or driver"
-            .to_owned());
+                .to_owned(),
+        );
     }
     if args.backing.is_some() && args.allocator != Who::Cuddy {
         return Err("--backing is a choice of Cuddy's: it goes with --allocator cuddy".to_owned());
@@ -40,7 +42,7 @@ pub fn replay(args: &ReplayArgs) -> Result<Outcome, String> {
         return self_test(sources.into_iter().map(job));
     }
     let mut outcome = Outcome::Well;
-    let mut failed = None;
+    let mut failed = false;
     let mut reports = Vec::new();
     for source in sources {
         let job = job(source);
@@ -55,20 +57,20 @@ pub fn replay(args: &ReplayArgs) -> Result<Outcome, String> {
                     reports.push(report);
                 }
             }
+            Err(error) if args.traces.len() == 1 => return Err(error),
             Err(error) => {
                 eprintln!("cuddy: {error}");
-                failed = Some(error);
+                failed = true;
             }
         }
     }
     if !args.json && !reports.is_empty() {
         print::reports(&reports);
     }
-    match failed {
-        Some(_) if args.traces.len() > 1 => Err("some traces could not be replayed (see above)".into()),
-        Some(error) => Err(error),
-        None => Ok(outcome),
+    if failed {
+        return Err("some traces could not be replayed, see above".to_owned());
     }
+    Ok(outcome)
 }
 
 fn fit_of(job: &Job) -> Result<Report, String> {
@@ -78,9 +80,8 @@ fn fit_of(job: &Job) -> Result<Report, String> {
     }
     let bar = ProgressBar::new_spinner();
     let name = unhurried.trace.clone();
-    let replay = |bytes| {
-        child::run(&Job { device_memory: Some(bytes), progress: false, ..job.clone() })
-    };
+    let replay =
+        |bytes| child::run(&Job { device_memory: Some(bytes), progress: false, ..job.clone() });
     let say = |short, enough| {
         let (short, enough) = (bytes_text(short), bytes_text(enough));
         bar.set_message(format!("{name}: the smallest device is above {short}, at most {enough}"));

@@ -76,7 +76,9 @@ pub fn plan_flip(trace: &Trace) -> Option<Sabotage> {
     for (index, event) in trace.events.iter().enumerate() {
         match *event {
             Event::Alloc { slot, bytes: asked, .. } => bytes[slot as usize] = asked,
-            Event::Free { slot, .. } if largest.is_none_or(|(most, _)| bytes[slot as usize] > most) => {
+            Event::Free { slot, .. }
+                if largest.is_none_or(|(most, _)| bytes[slot as usize] > most) =>
+            {
                 largest = Some((bytes[slot as usize], index));
             }
             _ => {}
@@ -161,10 +163,15 @@ pub fn run(job: &Job) -> Result<Vec<Row>, String> {
     let flip = plan_flip(&trace);
     let wait = plan_wait(&trace);
     let free = plan_free(&trace);
-    for (name, plan) in [("a flipped byte", flip), ("a dropped `s`", wait), ("an early free", free)] {
+    for (name, plan) in [("a flipped byte", flip), ("a dropped `s`", wait), ("an early free", free)]
+    {
         let Some(sabotage) = plan else {
             let why = "this trace has no place for it: give a trace with two streams and `s` lines, or none";
-            rows.push(Row { mistake: name.to_owned(), as_it_should: false, reported: why.to_owned() });
+            rows.push(Row {
+                mistake: name.to_owned(),
+                as_it_should: false,
+                reported: why.to_owned(),
+            });
             continue;
         };
         let at = match sabotage {

@@ -119,7 +119,8 @@ mod tests {
         let mut table = Table::new(["name", "calls"]);
         table.row(["a", "1"]);
         table.row(["longer", "12 345"]);
-        let expected = "  name      calls\n  ---------------\n  a             1\n  longer   12 345\n";
+        let expected =
+            "  name      calls\n  ---------------\n  a             1\n  longer   12 345\n";
         assert_eq!(table.text(), expected);
     }
 }

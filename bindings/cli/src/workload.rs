@@ -132,8 +132,26 @@ mod tests {
 
     #[test]
     fn words_stay_inside_and_never_overlap() {
-        let sizes = [1, 7, 8, 9, 15, 16, 17, 511, 512, STRIDE - 8, STRIDE, STRIDE + 1, STRIDE + 8,
-            STRIDE + 15, STRIDE + 16, STRIDE + 17, 3 * STRIDE, 5 * STRIDE + 12345];
+        let sizes = [
+            1,
+            7,
+            8,
+            9,
+            15,
+            16,
+            17,
+            511,
+            512,
+            STRIDE - 8,
+            STRIDE,
+            STRIDE + 1,
+            STRIDE + 8,
+            STRIDE + 15,
+            STRIDE + 16,
+            STRIDE + 17,
+            3 * STRIDE,
+            5 * STRIDE + 12345,
+        ];
         for start in [0, 512, STRIDE - 512, STRIDE / 2] {
             for bytes in sizes {
                 let region = Region { address: 4 * STRIDE + start, bytes, seed: 0 };
@@ -146,7 +164,10 @@ mod tests {
                 all.extend(inside(&region).map(words).unwrap_or_default());
                 let width = WORD.min(bytes);
                 all.sort_unstable();
-                assert!(all.windows(2).all(|pair| pair[0] + width <= pair[1]), "{region:?} {all:?}");
+                assert!(
+                    all.windows(2).all(|pair| pair[0] + width <= pair[1]),
+                    "{region:?} {all:?}"
+                );
                 assert!(all.iter().all(|&at| at + width <= region.address + bytes), "{region:?}");
                 // No page start inside is left out, unless an edge covers or touches it.
                 let starts = (0..16).map(|page| page * STRIDE);
