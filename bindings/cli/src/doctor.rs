@@ -139,7 +139,7 @@ fn trial(gpu: &Gpu, number: u32) -> Result<(), String> {
 
 fn configuration(complaints: &mut Vec<String>) {
     println!("Configuration");
-    let mut table = Table::new(["option", "value", "from", "accepted"]);
+    let mut table = Table::of_words(["option", "value", "from", "accepted"]);
     for option in process::options() {
         let (name, accepted) = (option.row.name, option.row.kind.to_string());
         table.row([name.to_owned(), option.value, option.source.to_string(), accepted]);

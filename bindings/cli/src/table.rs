@@ -47,15 +47,21 @@ fn significant(value: f64) -> String {
     }
 }
 
-/// A table of text: the first column to the left, the others to the right.
+/// A table of text: the first column to the left, and the others to the right or to the left.
 pub struct Table {
     rows: Vec<Vec<String>>,
+    of_words: bool,
 }
 
 impl Table {
-    /// A table with these column heads.
+    /// A table of figures with these column heads.
     pub fn new<S: Into<String>>(heads: impl IntoIterator<Item = S>) -> Self {
-        Self { rows: vec![heads.into_iter().map(Into::into).collect()] }
+        Self { rows: vec![heads.into_iter().map(Into::into).collect()], of_words: false }
+    }
+
+    /// A table of words with these column heads: every column to the left.
+    pub fn of_words<S: Into<String>>(heads: impl IntoIterator<Item = S>) -> Self {
+        Self { of_words: true, ..Self::new(heads) }
     }
 
     /// Adds a row.
@@ -78,6 +84,7 @@ impl Table {
                 let pad = " ".repeat(widths[column] - cell.chars().count());
                 match column {
                     0 => line.extend([cell.as_str(), pad.as_str()]),
+                    _ if self.of_words => line.extend(["   ", cell.as_str(), pad.as_str()]),
                     _ => line.extend(["   ", pad.as_str(), cell.as_str()]),
                 }
             }
