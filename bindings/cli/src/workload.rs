@@ -3,7 +3,8 @@
 //! A block is written on its stream at once, read back on each stream that it is recorded on, and
 //! read back on its own stream just before it is freed. What is written is sparse: the first and
 //! the last word of the block, and the first word of each 2 MiB of device address space inside it.
-//! Words at fixed addresses keep the simulator small: an 80 GiB device has 40,960 of them.
+//! Words at fixed addresses keep the simulator small: an 80 GiB device has 40,960 of them. To the
+//! simulator's checker each use is of the whole block: one kernel more says so and moves no data.
 //!
 //! Each reading has a counter of its own, to which the kernel adds the words that were wrong; so a
 //! corrupt block is known by name, and readings on several streams share nothing.
@@ -69,6 +70,8 @@ pub struct Workload<'g> {
     gpu: &'g Gpu,
     write: Kernel,
     check: Kernel,
+    /// Tells the checker of the simulated device that the whole block is used.
+    touch: Option<Kernel>,
     counters: Counters,
     readings: usize,
     /// Bytes of pattern written.
@@ -83,12 +86,23 @@ impl<'g> Workload<'g> {
         let ptx = CStr::from_bytes_with_nul(PTX.as_bytes()).unwrap_or(c"");
         let write = gpu.kernel(ptx, c"cuddy_pattern_write")?;
         let check = gpu.kernel(ptx, c"cuddy_pattern_check")?;
+        let touch = match gpu.simulated() {
+            true => Some(gpu.kernel(ptx, c"simcuda_touch")?),
+            false => None,
+        };
         let counters = gpu.counters(readings)?;
-        Ok(Self { gpu, write, check, counters, readings: 0, bytes_written: 0, bytes_read_back: 0 })
+        let (readings, bytes_written, bytes_read_back) = (0, 0, 0);
+        Ok(Self { gpu, write, check, touch, counters, readings, bytes_written, bytes_read_back })
+    }
+
+    fn touch(&self, region: &Region, stream: Stream, writes: bool) -> Result<(), GpuError> {
+        let Some(touch) = self.touch else { return Ok(()) };
+        self.gpu.launch(touch, stream, 1, [region.address, region.bytes, u64::from(writes)])
     }
 
     /// Writes the block's pattern on `stream`.
     pub fn write(&mut self, region: &Region, stream: Stream) -> Result<(), GpuError> {
+        self.touch(region, stream, true)?;
         for part in [Some(edges(region)), inside(region)].into_iter().flatten() {
             let parameters = [part.address, part.bytes, part.stride, region.seed];
             self.gpu.launch(self.write, stream, part.words + 1, parameters)?;
@@ -102,6 +116,7 @@ impl<'g> Workload<'g> {
         let reading = self.readings;
         let counter = self.counters.address(reading);
         self.readings += 1;
+        self.touch(region, stream, false)?;
         for part in [Some(edges(region)), inside(region)].into_iter().flatten() {
             let parameters = [part.address, part.bytes, part.stride, region.seed, counter];
             self.gpu.launch(self.check, stream, part.words + 1, parameters)?;
