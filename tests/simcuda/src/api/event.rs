@@ -1,0 +1,104 @@
+//! Events.
+
+use super::context::given_or_current;
+use super::{exports, put, require, wanted};
+use crate::call::Call;
+use crate::engine::{EventKey, Status, Target};
+use crate::state::Event;
+use crate::types::{Code, Outcome, code};
+
+exports! {
+    fn cuEventCreate(event: *mut u64, flags: u32) |call| {
+        let context = call.context()?;
+        wanted(event)?;
+        let interprocess_with_timing = flags & 6 == 4;
+        require(flags & !7 == 0 && !interprocess_with_timing, code::INVALID_VALUE)?;
+        let owner = call.contexts[&context].key;
+        let key = call.engine.create_event(owner);
+        let handle = call.events.insert(Event { key, context, flags, recorded: false });
+        put(event, handle)
+    };
+    fn cuEventDestroy(event: u64) |call| destroy(call, event);
+    fn cuEventDestroy_v2(event: u64) |call| destroy(call, event);
+    fn cuEventRecord, fn cuEventRecord_ptsz (event: u64, stream: u64) |call| record(call, event, stream, 0);
+    fn cuEventRecordWithFlags, fn cuEventRecordWithFlags_ptsz (event: u64, stream: u64, flags: u32) |call| {
+        record(call, event, stream, flags)
+    };
+    fn cuEventQuery(event: u64) |call| {
+        let (event, context) = find(call, event)?;
+        call.drain();
+        let key = call.key();
+        let status = call.engine.query_event(key, event);
+        call.healthy(context)?;
+        require(status == Status::Done, code::NOT_READY)
+    };
+    fn cuEventSynchronize(event: u64) |call| {
+        let (event, context) = find(call, event)?;
+        call.wait(Target::Event(event));
+        call.healthy(context)
+    };
+    fn cuEventElapsedTime(ms: *mut f32, start: u64, end: u64) |call| elapsed(call, ms, start, end);
+    fn cuEventElapsedTime_v2(ms: *mut f32, start: u64, end: u64) |call| elapsed(call, ms, start, end);
+    fn cuCtxRecordEvent(context: u64, event: u64) |call| {
+        let context = given_or_current(call, context)?;
+        call.healthy(context)?;
+        let owner = call.contexts[&context].key;
+        let event = call.events.get_mut(event).ok_or(code::INVALID_HANDLE)?;
+        require(event.context == context, code::INVALID_HANDLE)?;
+        event.recorded = true;
+        let (event, thread) = (event.key, call.key());
+        call.engine.record_context(thread, event, owner);
+        Ok(())
+    };
+    fn cuCtxWaitEvent(context: u64, event: u64) |call| {
+        let context = given_or_current(call, context)?;
+        call.healthy(context)?;
+        let owner = call.contexts[&context].key;
+        let event = call.events.get(event).ok_or(code::INVALID_HANDLE)?.key;
+        let thread = call.key();
+        call.engine.wait_event_context(thread, owner, event);
+        Ok(())
+    };
+}
+
+fn find(call: &mut Call, event: u64) -> Result<(EventKey, u64), Code> {
+    call.context()?;
+    let event = call.events.get(event).ok_or(code::INVALID_HANDLE)?;
+    let (key, context) = (event.key, event.context);
+    call.healthy(context)?;
+    Ok((key, context))
+}
+
+fn destroy(call: &mut Call, event: u64) -> Outcome {
+    call.started()?;
+    let event = call.events.remove(event).ok_or(code::INVALID_HANDLE)?;
+    call.engine.destroy_event(event.key);
+    Ok(())
+}
+
+fn record(call: &mut Call, event: u64, stream: u64, flags: u32) -> Outcome {
+    let stream = call.stream(stream)?;
+    require(flags & !1 == 0, code::INVALID_VALUE)?;
+    let event = call.events.get_mut(event).ok_or(code::INVALID_HANDLE)?;
+    require(event.context == stream.context, code::INVALID_HANDLE)?;
+    event.recorded = true;
+    let (event, thread) = (event.key, call.key());
+    call.engine.record(thread, event, stream.key);
+    Ok(())
+}
+
+/// Milliseconds of virtual time between two records that are both done.
+fn elapsed(call: &mut Call, ms: *mut f32, start: u64, end: u64) -> Outcome {
+    let (start, end) = (timed(call, start)?, timed(call, end)?);
+    call.drain();
+    let times = (call.engine.event_time_ns(start), call.engine.event_time_ns(end));
+    let (Some(from), Some(to)) = times else { return Err(code::NOT_READY) };
+    put(ms, (to as f64 - from as f64) as f32 / 1e6)
+}
+
+fn timed(call: &mut Call, handle: u64) -> Result<EventKey, Code> {
+    let (key, _) = find(call, handle)?;
+    let fit = call.events.get(handle).is_some_and(|e| e.recorded && e.flags & 2 == 0);
+    require(fit, code::INVALID_HANDLE)?;
+    Ok(key)
+}

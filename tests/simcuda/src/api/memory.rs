@@ -1,0 +1,111 @@
+//! Device memory: allocations and what is left.
+
+use super::{exports, put, put_if, require, wanted};
+use crate::call::Call;
+use crate::checker::{Access, AccessKind};
+use crate::engine::Target;
+use crate::memory::table::{Kind, Mapping};
+use crate::types::{Code, Outcome, code};
+
+exports! {
+    fn cuMemAlloc_v2(address: *mut u64, bytes: usize) |call| {
+        wanted(address)?;
+        put(address, allocate(call, bytes as u64)?)
+    };
+    fn cuMemAllocPitch_v2(
+        address: *mut u64, pitch: *mut usize, width: usize, height: usize, element: u32,
+    ) |call| {
+        wanted(address)?;
+        wanted(pitch)?;
+        require(matches!(element, 4 | 8 | 16) && width > 0 && height > 0, code::INVALID_VALUE)?;
+        let padded = width.checked_next_multiple_of(PITCH).ok_or(code::INVALID_VALUE)?;
+        let bytes = padded.checked_mul(height).ok_or(code::INVALID_VALUE)?;
+        put(address, allocate(call, bytes as u64)?)?;
+        put(pitch, padded)
+    };
+    fn cuMemFree_v2(address: u64) |call| free(call, address);
+    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) |call| {
+        let context = call.context()?;
+        let device = call.contexts[&context].device;
+        let budget = call.memory.budgets[device as usize];
+        put_if(free, budget.free() as usize)?;
+        put_if(total, budget.total as usize)
+    };
+    fn cuMemGetAddressRange_v2(base: *mut u64, bytes: *mut usize, address: u64) |call| {
+        call.context()?;
+        let mapping = call.memory.table.find(address).ok_or(code::NOT_FOUND)?;
+        let (start, size) = (mapping.start, mapping.bytes);
+        put_if(base, start)?;
+        put_if(bytes, size as usize)
+    };
+}
+
+const PITCH: usize = 512;
+
+fn allocate(call: &mut Call, bytes: u64) -> Result<u64, Code> {
+    let context = call.context()?;
+    require(bytes > 0, code::INVALID_VALUE)?;
+    call.about_bytes(bytes);
+    let device = call.contexts[&context].device;
+    let (start, object) = call.memory.allocate(device, context, bytes)?;
+    announce(call, object, bytes, || format!("cuMemAlloc({bytes}) = {start:#x}"));
+    Ok(start)
+}
+
+/// Tells the checker of a new object.
+pub fn announce(call: &mut Call, object: u64, bytes: u64, label: impl FnOnce() -> String) {
+    let checker = call.engine.checker();
+    if checker.is_on() {
+        checker.object_created(object, bytes, &label());
+    }
+}
+
+/// The host takes a mapping's bytes away: judged against every earlier use.
+pub fn destroy_access(call: &mut Call, mapping: &Mapping) {
+    let (thread, who) = (call.key(), call.caller());
+    let end = mapping.end();
+    let access = Access {
+        object: mapping.object,
+        offset: 0,
+        bytes: mapping.bytes,
+        kind: AccessKind::Destroy,
+    };
+    if call.engine.checker_ref().is_on() {
+        let label = format!("{}({:#x}..{end:#x})", call.function, mapping.start);
+        call.engine.host_access(thread, &[access], &label);
+    }
+    call.memory.history.freed(mapping.start, mapping.bytes, who);
+}
+
+/// Tells the checker of an object's end.
+pub fn forget(call: &mut Call, gone: Option<u64>) {
+    if let Some(object) = gone {
+        call.engine.checker().object_gone(object);
+    }
+}
+
+/// Waits for the context that memory belongs to, as freeing does.
+pub fn implied_wait(call: &mut Call, mapping: &Mapping) {
+    if let Some(context) = call.contexts.get(&mapping.context) {
+        let target = Target::Context(context.key);
+        call.wait(target);
+    }
+}
+
+fn free(call: &mut Call, address: u64) -> Outcome {
+    let current = call.context()?;
+    if address == 0 {
+        return Ok(());
+    }
+    let ours = |m: &&Mapping| m.start == address && m.kind == Kind::Device;
+    let mapping =
+        call.memory.table.find(address).filter(ours).cloned().ok_or(code::INVALID_VALUE)?;
+    implied_wait(call, &mapping);
+    call.healthy(current)?;
+    let still = |m: &&Mapping| m.buffer == mapping.buffer;
+    call.memory.table.find(address).filter(still).ok_or(code::INVALID_VALUE)?;
+    destroy_access(call, &mapping);
+    let gone = call.memory.free(address);
+    forget(call, gone);
+    Ok(())
+}

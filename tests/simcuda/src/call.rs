@@ -1,0 +1,377 @@
+//! A **call**: one API function at work, holding the lock.
+//!
+//! [`enter`] is the only way from C into the library: it counts the call, lets faults fire, charges virtual time, runs the body,
+//! then whatever work the schedule wants run. No panic leaves it. Inside, waits drop the lock.
+
+use crate::engine::{OpKey, Target, ThreadKey};
+use crate::memory::history::Caller;
+use crate::state::State;
+use crate::types::{Code, Outcome, code};
+use crate::work::{Body, HostFunction, Kernel, Work};
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new()));
+static CHANGED: Condvar = Condvar::new();
+static WAITERS: AtomicU64 = AtomicU64::new(0);
+static FORKED: AtomicBool = AtomicBool::new(false);
+static NEXT_THREAD: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    static THREAD: Cell<u64> = const { Cell::new(0) };
+    static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The number of this host thread: 1, 2, ... in the order of their first calls, never used twice.
+pub fn thread_number() -> u64 {
+    THREAD.with(|cell| {
+        if cell.get() == 0 {
+            cell.set(NEXT_THREAD.fetch_add(1, Ordering::Relaxed));
+        }
+        cell.get()
+    })
+}
+
+extern "C" fn in_child() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// From the first `cuInit` on, a forked child finds the driver unusable, as it does with a real one.
+pub fn watch_forks() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: `in_child` stays loaded (the library is never unloaded) and only stores to an atomic.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    });
+}
+
+/// Whether this process is a child forked after `cuInit`.
+pub fn forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+/// One exported symbol: its name, its stream convention, its page in the books.
+#[derive(Debug)]
+pub struct Site {
+    symbol: &'static str,
+    per_thread: bool,
+    page: AtomicU32,
+}
+
+impl Site {
+    /// The site of a symbol.
+    pub const fn new(symbol: &'static str, per_thread: bool) -> Self {
+        Self { symbol, per_thread, page: AtomicU32::new(u32::MAX) }
+    }
+
+    fn page(&self, state: &mut State) -> usize {
+        let known = self.page.load(Ordering::Relaxed);
+        if known != u32::MAX {
+            return known as usize;
+        }
+        let page = state.books.page(crate::books::base_name(self.symbol));
+        self.page.store(page as u32, Ordering::Relaxed);
+        page
+    }
+}
+
+/// See the module.
+pub struct Call {
+    guard: Option<MutexGuard<'static, State>>,
+    /// The calling host thread.
+    pub thread: u64,
+    /// Name of the function, without suffixes.
+    pub function: &'static str,
+    /// Whether stream 0 means the per-thread default stream.
+    pub per_thread: bool,
+    bytes: u64,
+    units: u64,
+}
+
+impl Deref for Call {
+    type Target = State;
+    fn deref(&self) -> &State {
+        self.guard
+            .as_deref()
+            .expect("the lock is only given up inside sleep(), which takes it again")
+    }
+}
+
+impl DerefMut for Call {
+    fn deref_mut(&mut self) -> &mut State {
+        self.guard
+            .as_deref_mut()
+            .expect("the lock is only given up inside sleep(), which takes it again")
+    }
+}
+
+fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs an API function's body.
+pub fn enter(site: &'static Site, body: impl FnOnce(&mut Call) -> Outcome) -> Code {
+    let early = matches!(site.symbol, "cuGetErrorName" | "cuGetErrorString" | "cuDriverGetVersion");
+    if !early && forked() {
+        return code::NOT_INITIALIZED;
+    }
+    if !early && IN_HOST_FUNCTION.get() {
+        return code::NOT_PERMITTED;
+    }
+    match catch_unwind(AssertUnwindSafe(|| Call::new(site).run(site, body))) {
+        Ok(result) => result,
+        Err(_) => {
+            eprintln!("simcuda: {} panicked: a defect of the simulator", site.symbol);
+            code::UNKNOWN
+        }
+    }
+}
+
+/// Runs a control function's body; `failed` is its answer if it panics.
+pub fn control<T>(failed: T, body: impl FnOnce(&mut Call) -> T) -> T {
+    let run = || {
+        let mut call = Call::internal("simcuda");
+        let answer = body(&mut call);
+        call.drain();
+        answer
+    };
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or(failed)
+}
+
+impl Call {
+    fn new(site: &Site) -> Self {
+        Self { per_thread: site.per_thread, ..Self::internal(site.symbol) }
+    }
+
+    /// The lock, for something that is no API call.
+    pub fn internal(function: &'static str) -> Self {
+        let guard = Some(lock());
+        Self { guard, thread: thread_number(), function, per_thread: false, bytes: 0, units: 0 }
+    }
+
+    fn run(mut self, site: &Site, body: impl FnOnce(&mut Self) -> Outcome) -> Code {
+        let page = site.page(&mut self);
+        let function = self.books.count(page);
+        let (name, fixed, since) = (function.name, function.cost.fixed, function.since);
+        self.function = name;
+        if self.started && since > self.config.driver {
+            return code::NOT_SUPPORTED;
+        }
+        let began = self.engine.now_ns();
+        self.engine.advance(fixed);
+        let fault = self.faults.on_call(name);
+        let result = match fault {
+            Some((code, false)) => code,
+            Some((code, true)) => body(&mut self).err().unwrap_or(code),
+            None => body(&mut self).err().unwrap_or(0),
+        };
+        self.charge(page, result);
+        self.drain();
+        let spent = self.engine.now_ns().saturating_sub(began);
+        self.books.driver_ns += spent;
+        result
+    }
+
+    /// Says how many bytes this call is about.
+    pub fn about_bytes(&mut self, bytes: u64) {
+        self.bytes = bytes;
+    }
+
+    /// Says how many pages or mappings this call is about.
+    pub fn about_units(&mut self, units: u64) {
+        self.units = units;
+    }
+
+    fn charge(&mut self, page: usize, result: Code) {
+        if result != 0 || (self.bytes | self.units) == 0 {
+            return;
+        }
+        let cost = self.books.function(page).cost;
+        let by_size = u128::from(cost.per_mib) * u128::from(self.bytes) / (1 << 20);
+        let by_unit = cost.per_unit * self.units.saturating_sub(1);
+        self.engine.advance(by_size as u64 + by_unit);
+    }
+
+    /// The engine's key of the calling thread.
+    pub fn key(&mut self) -> ThreadKey {
+        let thread = self.thread;
+        self.thread_key(thread)
+    }
+
+    /// This call, for the history.
+    pub fn caller(&self) -> Caller {
+        Caller { function: self.function, call: self.books.serial, thread: self.thread }
+    }
+
+    /// Runs what the schedule wants run now.
+    pub fn drain(&mut self) {
+        while let Some((op, work)) = self.engine.poll() {
+            self.perform(op, work);
+        }
+    }
+
+    /// Waits until a target is done, running work meanwhile. The lock is dropped while nothing can run.
+    pub fn wait(&mut self, target: Target) {
+        let thread = self.key();
+        let wait = self.engine.begin_wait(target);
+        let generation = self.generation;
+        let mut slept = Duration::ZERO;
+        while self.generation == generation {
+            match self.engine.step_wait(thread, &wait) {
+                crate::engine::Step::Finished => return,
+                crate::engine::Step::Run(op, work) => self.perform(op, work),
+                crate::engine::Step::Blocked => self.wait_blocked(&mut slept),
+            }
+        }
+    }
+
+    fn wait_blocked(&mut self, slept: &mut Duration) {
+        const ROUND: Duration = Duration::from_secs(1);
+        const PATIENCE: Duration = Duration::from_secs(30);
+        if self.sleep(ROUND) {
+            return;
+        }
+        *slept += ROUND;
+        if *slept == PATIENCE {
+            eprintln!(
+                "simcuda: {} (host thread {}) has waited {} s: what it waits for needs a gate that nobody has opened \
+                 (simcuda_gate_open), or a host function that has not returned",
+                self.function,
+                self.thread,
+                PATIENCE.as_secs()
+            );
+        }
+    }
+
+    /// Gives up the lock until something changes or the time is over; true if something changed.
+    fn sleep(&mut self, most: Duration) -> bool {
+        let Some(guard) = self.guard.take() else { return false };
+        WAITERS.fetch_add(1, Ordering::Relaxed);
+        let (guard, over) =
+            CHANGED.wait_timeout(guard, most).unwrap_or_else(PoisonError::into_inner);
+        WAITERS.fetch_sub(1, Ordering::Relaxed);
+        self.guard = Some(guard);
+        !over.timed_out()
+    }
+
+    /// Wakes the waiters.
+    pub fn wake(&self) {
+        if WAITERS.load(Ordering::Relaxed) > 0 {
+            CHANGED.notify_all();
+        }
+    }
+
+    fn perform(&mut self, op: OpKey, work: Work) {
+        match work.body {
+            Body::Host(function) => {
+                self.hand_off(op, Task::Function(function), Some(HOST_FUNCTION))
+            }
+            Body::SpinReal { ns } | Body::Kernel(Kernel::SpinReal { ns }) => {
+                self.hand_off(op, Task::Sleep(Duration::from_nanos(ns)), None);
+            }
+            _ => {
+                let result = crate::machine::run(&self.memory, &work);
+                if result.is_err()
+                    && let Some(context) = self.contexts.get_mut(&work.actor.context)
+                {
+                    context.error.get_or_insert(code::ILLEGAL_ADDRESS);
+                }
+                self.engine.finished(op);
+                self.wake();
+            }
+        }
+    }
+
+    /// Gives a task to another thread. A host function that is quick is waited for, so that runs repeat themselves; one that
+    /// waits for its program is left alone.
+    fn hand_off(&mut self, op: OpKey, task: Task, patience: Option<Duration>) {
+        self.in_flight.insert(op);
+        let job = Job { op, task, generation: self.generation };
+        let on_worker = IN_WORKER.get();
+        match job.task {
+            Task::Function(_) => worker(job),
+            Task::Sleep(_) => drop(std::thread::spawn(move || job.run())),
+        }
+        let Some(mut left) = patience.filter(|_| !on_worker) else { return };
+        const ROUND: Duration = Duration::from_millis(1);
+        while self.in_flight.contains(&op) && !left.is_zero() {
+            if !self.sleep(ROUND) {
+                left = left.saturating_sub(ROUND);
+            }
+        }
+    }
+}
+
+const HOST_FUNCTION: Duration = Duration::from_millis(20);
+
+thread_local! {
+    static IN_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What runs without the lock.
+enum Task {
+    Function(HostFunction),
+    Sleep(Duration),
+}
+
+struct Job {
+    op: OpKey,
+    task: Task,
+    generation: u64,
+}
+
+/// Host functions run one after another on a thread of the driver's own.
+fn worker(job: Job) {
+    use std::sync::mpsc::{Sender, channel};
+    static QUEUE: LazyLock<Mutex<Sender<Job>>> = LazyLock::new(|| {
+        let (sender, receiver) = channel::<Job>();
+        std::thread::spawn(move || {
+            IN_WORKER.set(true);
+            receiver.iter().for_each(Job::run);
+        });
+        Mutex::new(sender)
+    });
+    let queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
+    if queue.send(job).is_err() {
+        eprintln!("simcuda: the thread for host functions is gone");
+    }
+}
+
+impl Job {
+    fn run(self) {
+        match self.task {
+            Task::Sleep(time) => std::thread::sleep(time),
+            Task::Function(function) => {
+                IN_HOST_FUNCTION.set(true);
+                call_function(function);
+                IN_HOST_FUNCTION.set(false);
+            }
+        }
+        let mut call = Call::internal("a host function");
+        if call.generation == self.generation {
+            call.in_flight.remove(&self.op);
+            call.engine.finished(self.op);
+            call.wake();
+            call.drain();
+        }
+    }
+}
+
+fn call_function(function: HostFunction) {
+    type Function = unsafe extern "C" fn(*mut libc::c_void);
+    type Callback = unsafe extern "C" fn(u64, i32, *mut libc::c_void);
+    match function {
+        HostFunction::Function { f, data } => {
+            // SAFETY: the program gave a non-null `CUhostFn` (checked on entry) and vouches that it may be called with `data`.
+            unsafe { std::mem::transmute::<usize, Function>(f as usize)(data as *mut _) }
+        }
+        HostFunction::Callback { f, stream, data } => {
+            // SAFETY: as above, for a `CUstreamCallback`.
+            unsafe { std::mem::transmute::<usize, Callback>(f as usize)(stream, 0, data as *mut _) }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The **state**: one simulated machine, as one process sees it, behind one lock.
+//!
+//! Contexts own streams, events and allocations; physical VMM objects, reservations and mappings belong to the process.
+
+use crate::books::Books;
+use crate::config::Config;
+use crate::engine::{ContextKey, Engine, EventKey, OpKey, StreamKey, StreamKind, ThreadKey};
+use crate::faults::Faults;
+use crate::memory::Memory;
+use crate::slots::Slots;
+use crate::types::{Code, code};
+use crate::work::Work;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// A device's share of the state.
+#[derive(Debug, Default)]
+pub struct Device {
+    /// How often the primary context is retained.
+    pub retained: u32,
+    /// The primary context's flags.
+    pub flags: u32,
+    /// Contexts created since the beginning.
+    pub contexts_created: u64,
+}
+
+/// A live context.
+#[derive(Debug)]
+pub struct Context {
+    /// Its key in the engine.
+    pub key: ContextKey,
+    /// Its device.
+    pub device: u32,
+    /// `CU_CTX_*`.
+    pub flags: u32,
+    /// Never given twice.
+    pub id: u64,
+    /// Whether it is its device's primary context.
+    pub primary: bool,
+    /// The legacy default stream: key and id.
+    pub legacy: (StreamKey, u64),
+    /// The per-thread default streams, by host thread.
+    pub per_thread: HashMap<u64, (StreamKey, u64)>,
+    /// The error that every call answers from now on.
+    pub error: Option<Code>,
+    /// `cuCtxSetLimit`.
+    pub limits: BTreeMap<i32, u64>,
+    /// `cuCtxSetCacheConfig`.
+    pub cache_config: i32,
+}
+
+/// A created stream.
+#[derive(Debug)]
+pub struct Stream {
+    /// Its key in the engine.
+    pub key: StreamKey,
+    /// Its context.
+    pub context: u64,
+    /// 1 = non-blocking.
+    pub flags: u32,
+    /// Its priority, clamped to the device's range.
+    pub priority: i32,
+    /// Never given twice.
+    pub id: u64,
+}
+
+/// An event.
+#[derive(Debug)]
+pub struct Event {
+    /// Its key in the engine.
+    pub key: EventKey,
+    /// Its context.
+    pub context: u64,
+    /// 1 = blocking sync, 2 = no timing, 4 = interprocess.
+    pub flags: u32,
+    /// Whether it was ever recorded.
+    pub recorded: bool,
+}
+
+/// A loaded module.
+#[derive(Debug)]
+pub struct Module {
+    /// Its context.
+    pub context: u64,
+    /// The functions asked for, by name.
+    pub functions: HashMap<String, u64>,
+}
+
+/// A function of a module.
+#[derive(Debug)]
+pub struct Function {
+    /// Its module.
+    pub module: u64,
+    /// Its context.
+    pub context: u64,
+    /// Its name, as C wants it.
+    pub name: Box<std::ffi::CStr>,
+}
+
+/// What is known of a host thread.
+#[derive(Debug, Default)]
+pub struct Thread {
+    /// Its contexts, the current one last.
+    pub stack: Vec<u64>,
+    /// `cuThreadExchangeStreamCaptureMode`: 0 global, 1 thread local, 2 relaxed.
+    pub capture_mode: i32,
+    key: Option<ThreadKey>,
+}
+
+/// Everything.
+pub struct State {
+    /// The machine asked for.
+    pub config: Config,
+    /// What `simcuda_configure` said.
+    pub overrides: Vec<(String, String)>,
+    /// Whether `cuInit` has been called.
+    pub started: bool,
+    /// Raised by every reset, so that work in flight from before is not taken for work of now.
+    pub generation: u64,
+    /// The devices.
+    pub devices: Vec<Device>,
+    /// Live contexts by handle.
+    pub contexts: BTreeMap<u64, Context>,
+    /// Created streams.
+    pub streams: Slots<Stream>,
+    /// Events.
+    pub events: Slots<Event>,
+    /// Modules.
+    pub modules: Slots<Module>,
+    /// Functions.
+    pub functions: Slots<Function>,
+    /// Memory.
+    pub memory: Memory,
+    /// Order and time.
+    pub engine: Engine<Work>,
+    /// Counts and costs.
+    pub books: Books,
+    /// Rules for failing.
+    pub faults: Faults,
+    /// Work that runs on another thread.
+    pub in_flight: HashSet<OpKey>,
+    /// What the last control call complained of.
+    pub complaint: String,
+    threads: Vec<Thread>,
+    next_id: u64,
+    next_context: u64,
+}
+
+const PRIMARY: u64 = 0x5c80_0000_0000;
+const CREATED: u64 = 0x5c90_0000_0000;
+
+impl Default for State {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl State {
+    /// A driver that was not initialised.
+    pub fn new() -> Self {
+        Self {
+            config: Config::default(),
+            overrides: Vec::new(),
+            started: false,
+            generation: 0,
+            devices: Vec::new(),
+            contexts: BTreeMap::new(),
+            streams: Slots::new(1),
+            events: Slots::new(2),
+            modules: Slots::new(3),
+            functions: Slots::new(4),
+            memory: Memory::empty(),
+            engine: Engine::new(),
+            books: Books::default(),
+            faults: Faults::default(),
+            in_flight: HashSet::new(),
+            complaint: String::new(),
+            threads: Vec::new(),
+            next_id: 1,
+            next_context: CREATED,
+        }
+    }
+
+    /// `cuInit`, the first time.
+    pub fn start(&mut self) -> Result<(), Code> {
+        let config = Config::load(&self.overrides).map_err(|why| {
+            eprintln!("simcuda: {why}");
+            code::INVALID_VALUE
+        })?;
+        let totals: Vec<_> = (0..config.devices).map(|d| config.memory_of(d)).collect();
+        self.memory = Memory::new(&totals, config.granularity).map_err(|why| {
+            eprintln!("simcuda: no address space for the simulated devices: {why}");
+            code::OUT_OF_MEMORY
+        })?;
+        self.devices = totals.iter().map(|_| Device::default()).collect();
+        self.engine.set_schedule(config.schedule);
+        self.engine.checker().set_mode(config.checker);
+        for rule in crate::faults::parse(&config.faults).unwrap_or_default() {
+            self.faults.add(rule).map_err(|why| {
+                eprintln!("simcuda: SIMCUDA_FAULTS: {why}");
+                code::INVALID_VALUE
+            })?;
+        }
+        self.config = config;
+        self.started = true;
+        Ok(())
+    }
+
+    /// Everything as before `cuInit`. Call sites keep their numbers in the books.
+    pub fn reset(&mut self) {
+        let mut books = std::mem::take(&mut self.books);
+        books.reset();
+        let generation = self.generation + 1;
+        *self = Self { books, generation, ..Self::new() };
+    }
+
+    /// An id that nothing else has, had or will have.
+    pub fn unique(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    /// The record of a host thread.
+    pub fn thread(&mut self, number: u64) -> &mut Thread {
+        let index = number as usize;
+        if self.threads.len() <= index {
+            self.threads.resize_with(index + 1, Thread::default);
+        }
+        &mut self.threads[index]
+    }
+
+    /// The engine's key of a host thread.
+    pub fn thread_key(&mut self, number: u64) -> ThreadKey {
+        if let Some(key) = self.thread(number).key {
+            return key;
+        }
+        let key = self.engine.thread(number);
+        self.thread(number).key = Some(key);
+        key
+    }
+
+    /// The handle that a device's primary context has whenever it is active.
+    pub fn primary_handle(device: u32) -> u64 {
+        PRIMARY + u64::from(device) * 0x1000
+    }
+
+    /// Creates a context and its legacy stream; answers its handle.
+    pub fn create_context(
+        &mut self,
+        thread: ThreadKey,
+        device: u32,
+        flags: u32,
+        primary: bool,
+    ) -> u64 {
+        let key = self.engine.create_context(device);
+        let legacy = self.engine.create_stream(thread, key, StreamKind::Legacy, 0);
+        let handle = if primary {
+            Self::primary_handle(device)
+        } else {
+            self.next_context += 0x1000;
+            self.next_context
+        };
+        let context = Context {
+            key,
+            device,
+            flags,
+            id: self.unique(),
+            primary,
+            legacy: (legacy, self.unique()),
+            per_thread: HashMap::new(),
+            error: None,
+            limits: BTreeMap::new(),
+            cache_config: 0,
+        };
+        self.contexts.insert(handle, context);
+        self.devices[device as usize].contexts_created += 1;
+        handle
+    }
+
+    /// Ends a context whose work is done: its streams, events, modules and allocations go with it.
+    pub fn destroy_context(&mut self, handle: u64) {
+        let Some(context) = self.contexts.remove(&handle) else { return };
+        for mapping in self.memory.of_context(handle) {
+            let gone = if mapping.is_host() {
+                self.memory.remove_host(mapping.start)
+            } else {
+                self.memory.free(mapping.start)
+            };
+            if let Some(object) = gone {
+                self.engine.checker().object_gone(object);
+            }
+        }
+        for stream in self.streams.remove_all(|s| s.context == handle) {
+            self.engine.destroy_stream(stream.key);
+        }
+        for event in self.events.remove_all(|e| e.context == handle) {
+            self.engine.destroy_event(event.key);
+        }
+        self.modules.remove_all(|m| m.context == handle);
+        self.functions.remove_all(|f| f.context == handle);
+        self.memory.table.forget_context(handle);
+        self.engine.destroy_context(context.key);
+    }
+
+    /// Live objects of a kind; `None` for an unknown name.
+    pub fn count(&self, what: &str) -> Option<u64> {
+        match what {
+            "streams" => Some(self.streams.len() as u64),
+            "events" => Some(self.events.len() as u64),
+            "contexts" => Some(self.contexts.len() as u64),
+            "modules" => Some(self.modules.len() as u64),
+            _ => self.memory.count(what),
+        }
+    }
+}

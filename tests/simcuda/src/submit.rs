@@ -1,0 +1,236 @@
+//! **Submission**: a stream is found, work is judged, and queued.
+
+use crate::call::Call;
+use crate::checker::{Access, Report, ReportKind};
+use crate::engine::{Job, OpKey, StreamKey, StreamKind, Target};
+use crate::memory::table::{Actor, Fault, Kind, Reason};
+use crate::types::{Code, code};
+use crate::work::{Body, Kernel, Work};
+
+/// A stream that a call named.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamRef {
+    /// Its key in the engine.
+    pub key: StreamKey,
+    /// Its id.
+    pub id: u64,
+    /// Its context's handle.
+    pub context: u64,
+    /// Its device.
+    pub device: u32,
+}
+
+/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD`.
+pub const LEGACY: u64 = 1;
+/// See [`LEGACY`].
+pub const PER_THREAD: u64 = 2;
+
+impl Call {
+    /// Fails before `cuInit`.
+    pub fn started(&self) -> Result<(), Code> {
+        if self.started { Ok(()) } else { Err(code::NOT_INITIALIZED) }
+    }
+
+    /// A device's number, checked.
+    pub fn device(&self, device: i32) -> Result<u32, Code> {
+        self.started()?;
+        match usize::try_from(device) {
+            Ok(d) if d < self.devices.len() => Ok(d as u32),
+            _ => Err(code::INVALID_DEVICE),
+        }
+    }
+
+    /// The current context's handle; the error that spoilt it, if one did.
+    pub fn context(&mut self) -> Result<u64, Code> {
+        let handle = self.current()?;
+        self.healthy(handle)?;
+        Ok(handle)
+    }
+
+    /// The current context's handle, be it spoilt or not.
+    pub fn current(&mut self) -> Result<u64, Code> {
+        self.started()?;
+        let thread = self.thread;
+        let handle = self.thread(thread).stack.last().copied().ok_or(code::INVALID_CONTEXT)?;
+        if self.contexts.contains_key(&handle) {
+            Ok(handle)
+        } else {
+            Err(code::CONTEXT_IS_DESTROYED)
+        }
+    }
+
+    /// Fails with a context's sticky error.
+    pub fn healthy(&self, context: u64) -> Result<(), Code> {
+        match self.contexts.get(&context) {
+            None => Err(code::INVALID_CONTEXT),
+            Some(context) => context.error.map_or(Ok(()), Err),
+        }
+    }
+
+    /// The stream of a handle, as this call means it.
+    pub fn stream(&mut self, handle: u64) -> Result<StreamRef, Code> {
+        let current = self.context()?;
+        let per_thread = handle == PER_THREAD || handle == 0 && self.per_thread;
+        if handle > PER_THREAD {
+            let stream = self.streams.get(handle).ok_or(code::INVALID_HANDLE)?;
+            let (key, id, context) = (stream.key, stream.id, stream.context);
+            self.healthy(context)?;
+            let device = self.contexts[&context].device;
+            return Ok(StreamRef { key, id, context, device });
+        }
+        let device = self.contexts[&current].device;
+        let (key, id) = if per_thread {
+            self.per_thread_stream(current)
+        } else {
+            self.contexts[&current].legacy
+        };
+        Ok(StreamRef { key, id, context: current, device })
+    }
+
+    fn per_thread_stream(&mut self, context: u64) -> (StreamKey, u64) {
+        let thread = self.thread;
+        let key = self.contexts[&context].key;
+        if let Some(&known) = self.contexts[&context].per_thread.get(&thread) {
+            return known;
+        }
+        let host = self.key();
+        let stream = self.engine.create_stream(host, key, StreamKind::PerThread, 0);
+        let new = (stream, self.unique());
+        if let Some(context) = self.contexts.get_mut(&context) {
+            context.per_thread.insert(thread, new);
+        }
+        new
+    }
+
+    /// Queues work. `label` is made only when somebody may read it.
+    pub fn submit(
+        &mut self,
+        stream: &StreamRef,
+        body: Body,
+        duration_ns: u64,
+        label: impl FnOnce() -> String,
+    ) -> OpKey {
+        let engine = !matches!(body, Body::Kernel(_));
+        let actor = Actor { device: stream.device, context: stream.context, engine };
+        let on = self.engine.checker_ref().is_on();
+        let (accesses, wrong) = if on { self.judge(actor, &body) } else { Default::default() };
+        let label = if on { label() } else { String::new() };
+        let gate = match body {
+            Body::Kernel(Kernel::Gate { id }) => Some(id),
+            _ => None,
+        };
+        let unknown_accesses = matches!(body, Body::Kernel(Kernel::Unknown));
+        let said = wrong.map(|_| label.clone());
+        let work = Work { actor, body, poisoned: wrong.is_some() };
+        let job = Job { work, accesses, duration_ns, label, unknown_accesses };
+        let thread = self.key();
+        let op = match gate {
+            Some(gate) => self.engine.submit_gated(thread, stream.key, job, gate),
+            None => self.engine.submit(thread, stream.key, job),
+        };
+        if let (Some(wrong), Some(label)) = (wrong, said) {
+            self.report(wrong, stream, op, &label);
+        }
+        op
+    }
+
+    /// Queues work and waits for it.
+    pub fn submit_and_wait(
+        &mut self,
+        stream: &StreamRef,
+        body: Body,
+        duration_ns: u64,
+        label: impl FnOnce() -> String,
+    ) -> Result<(), Code> {
+        let op = self.submit(stream, body, duration_ns, label);
+        self.wait(Target::Op(op));
+        self.healthy(stream.context)
+    }
+
+    /// The physical bytes that work uses, and the first use that is illegal.
+    fn judge(&self, actor: Actor, body: &Body) -> (Vec<Access>, Option<Wrong>) {
+        let mut accesses: Vec<Access> = Vec::new();
+        let mut wrong = None;
+        body.uses(|at, bytes, kind| {
+            let write = kind != crate::checker::AccessKind::Read;
+            let walked =
+                self.memory.table.walk(actor, at, bytes, write, |mapping, offset, bytes| {
+                    accesses.push(Access { object: mapping.object, offset, bytes, kind });
+                });
+            if let Err(fault) = walked
+                && (!actor.engine
+                    || self.memory.is_device_address(fault.address)
+                    || fault.address != at)
+            {
+                wrong.get_or_insert(Wrong { fault, at, bytes, write });
+            }
+        });
+        (accesses, wrong)
+    }
+
+    fn report(&mut self, wrong: Wrong, stream: &StreamRef, op: OpKey, label: &str) {
+        let (kind, first) = self.explain(&wrong);
+        let how = if wrong.write { "write" } else { "read" };
+        let second = format!(
+            "{how} of {:#x}..{:#x} by {label}, operation {}, stream {} of device {}, host thread {}",
+            wrong.at,
+            wrong.at.saturating_add(wrong.bytes),
+            op.0,
+            stream.id,
+            stream.device,
+            self.thread
+        );
+        self.engine.checker().report(Report {
+            kind,
+            first,
+            second,
+            second_op: op.0,
+            offset: wrong.fault.address,
+            bytes: wrong.at.saturating_add(wrong.bytes) - wrong.fault.address,
+            object_label: "device addresses".to_owned(),
+            ..Report::default()
+        });
+    }
+
+    fn explain(&self, wrong: &Wrong) -> (ReportKind, String) {
+        let address = wrong.fault.address;
+        let found = self.memory.table.find(address);
+        match (wrong.fault.reason, found) {
+            (Reason::NoAccess, Some(m)) if m.kind == Kind::Virtual => (
+                ReportKind::NoAccess,
+                format!(
+                    "{:#x}..{:#x} is mapped; no cuMemSetAccess allows this use",
+                    m.start,
+                    m.end()
+                ),
+            ),
+            (Reason::NoAccess, _) => (
+                ReportKind::Foreign,
+                format!("{address:#x} belongs to another context; peer access is not enabled"),
+            ),
+            _ if address > wrong.at => (
+                ReportKind::OutOfBounds,
+                format!("{:#x}..{address:#x} is mapped, and no more", wrong.at),
+            ),
+            _ => match self.memory.history.last(address) {
+                Some((start, end, who)) => (
+                    ReportKind::UseAfterFree,
+                    format!("{start:#x}..{end:#x} was taken away by {who}"),
+                ),
+                None if self.memory.is_device_address(address) => {
+                    (ReportKind::Unmapped, format!("nothing was ever mapped at {address:#x}"))
+                }
+                None => (ReportKind::Foreign, format!("{address:#x} is no memory of a device")),
+            },
+        }
+    }
+}
+
+/// An illegal use.
+#[derive(Clone, Copy, Debug)]
+struct Wrong {
+    fault: Fault,
+    at: u64,
+    bytes: u64,
+    write: bool,
+}
