@@ -15,12 +15,10 @@ pub struct Meter<'a> {
     /// Who serves.
     pub allocator: Box<dyn Allocator + 'a>,
     simulator: Option<&'a Simulator>,
-    steady: bool,
+    steady_calls: Option<u64>,
     clock_cost: Duration,
     /// Calls made.
     pub operations: u64,
-    /// Driver calls in the steady state.
-    pub steady_calls: u64,
     host: Duration,
     driver_ns: u64,
 }
@@ -31,10 +29,9 @@ impl<'a> Meter<'a> {
         Self {
             allocator,
             simulator,
-            steady: false,
+            steady_calls: None,
             clock_cost: clock_cost(),
             operations: 0,
-            steady_calls: 0,
             host: Duration::ZERO,
             driver_ns: 0,
         }
@@ -42,7 +39,7 @@ impl<'a> Meter<'a> {
 
     /// From now on driver calls count as of the steady state too.
     pub fn begin_steady_state(&mut self) {
-        self.steady = true;
+        self.steady_calls = Some(0);
     }
 
     /// Makes a call of the allocator.
@@ -55,8 +52,8 @@ impl<'a> Meter<'a> {
         self.operations += 1;
         self.host += took;
         let made = calls_after - calls;
-        if self.steady {
-            self.steady_calls += made;
+        if let Some(calls) = &mut self.steady_calls {
+            *calls += made;
         }
         self.driver_ns += match self.simulator {
             Some(_) => driver_ns_after - driver_ns,
@@ -71,6 +68,11 @@ impl<'a> Meter<'a> {
             Some(simulator) => (simulator.calls_total(), simulator.driver_time_ns()),
             None => (self.allocator.driver_calls_total(), 0),
         }
+    }
+
+    /// Driver calls since the steady state began; `None` if it never did.
+    pub fn steady_calls(&self) -> Option<u64> {
+        self.steady_calls
     }
 
     /// Time in the allocator's driver calls, in nanoseconds.

@@ -57,9 +57,13 @@ a 2 8388608 0
 y
 f 0 1
 f 2 0
-a 0 300 0
-f 3 0
+a 0 2000000 0
+a 1 700000 0
+a 2 2000000 0
+f 1 0
 f 0 0
+f 3 0
+f 2 0
 y
 ";
 
@@ -204,11 +208,20 @@ fn mistake(name: &str, sabotage: &Sabotage, report: &Report) -> Row {
     Row { mistake: name.to_owned(), as_it_should: caught, reported: findings(report) }
 }
 
+/// The first finding in full, a second if both are short, and how many more there were.
 fn findings(report: &Report) -> String {
-    let mut all = report.findings.clone();
-    all.extend(report.wrong_counters.iter().cloned());
-    all.extend(report.error.clone());
-    if all.is_empty() { "nothing".to_owned() } else { all.join("\n") }
+    let other = report.error.iter().chain(&report.wrong_counters);
+    let all: Vec<&str> = report.findings.iter().chain(other).map(String::as_str).collect();
+    let short = all.iter().take(2).all(|finding| finding.lines().count() == 1);
+    let shown = all.len().min(if short { 2 } else { 1 });
+    let seen =
+        report.corrupt_blocks + report.misplaced_blocks + report.checker_reports.unwrap_or(0);
+    let more = seen.max(all.len() as u64) - shown as u64;
+    match (all[..shown].join("\n"), more) {
+        (_, _) if all.is_empty() => "nothing".to_owned(),
+        (text, 0) => text,
+        (text, more) => format!("{text}\nand {more} more"),
+    }
 }
 
 /// The job of the self-test when no trace is given.

@@ -63,10 +63,7 @@ impl Player<'_> {
             peak_reserved,
             reserved_over_allocated: peak_reserved as f64 / self.allocated.peak.max(1) as f64,
             driver_calls,
-            steady_state_driver_calls: self
-                .trace
-                .steady_state_from()
-                .map(|_| self.meter.steady_calls),
+            steady_state_driver_calls: self.meter.steady_calls(),
             driver_time_us: self.meter.driver_ns() as f64 / 1e3,
             ns_per_op: self.meter.ns_per_op(),
             checker_reports: simulator.map(|simulator| simulator.report_count()),
