@@ -1,4 +1,4 @@
-//! Writes `include/cuddy.h` from `src/`, and gives the shared library its soname.
+//! Writes `include/cuddy.h` from `src/`, and gives the shared library its name.
 //!
 //! The header is cbindgen's output with what cbindgen cannot say put around it: the introduction,
 //! the version, the stream type, and a banner before the first function of each file of `src/abi`.
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 fn main() {
-    soname();
+    link();
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     for path in ["src/abi", "src/error.rs", "src/stats.rs"] {
@@ -27,20 +27,22 @@ fn main() {
     }
 }
 
-/// One soname for a major version: a program linked against 0.x never loads 1.x.
+/// One soname for a major version: a program linked against 0.x never loads 1.x. And once loaded, the
+/// library stays: the handlers that it leaves with fork and exit must not point into nothing.
 ///
 /// Cargo hands a cdylib's link arguments on to every cdylib that depends on the crate, and a
-/// stranger's library must not call itself libcuddy. So the soname is given only where
+/// stranger's library must not call itself libcuddy. So both are given only where
 /// `CUDDY_SONAME` is set, which the repository's own `.cargo/config.toml` does: it is read when cargo
 /// runs inside the repository, and never when somebody builds a crate that depends on this one.
 /// (Members of this workspace do get it. The preload library wants it: a program that asks for
 /// libcuddy.so.0 is to find the copy that is preloaded.)
-fn soname() {
+fn link() {
     println!("cargo::rerun-if-env-changed=CUDDY_SONAME");
     let wanted = env::var_os("CUDDY_SONAME").is_some_and(|value| value == "1");
     if wanted && env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {
         let major = env!("CARGO_PKG_VERSION_MAJOR");
         println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuddy.so.{major}");
+        println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     }
 }
 

@@ -1,8 +1,9 @@
 //! Pointers from C: checked for NULL, then trusted for what the header says of them.
 
 use std::ffi::{CStr, c_char, c_void};
+use std::fmt::Arguments;
 
-use crate::error::Error;
+use crate::error::{Error, sentence};
 
 /// A stream's handle, as the CUDA driver and runtime give it out: `CUstream`, `cudaStream_t`.
 ///
@@ -11,13 +12,17 @@ use crate::error::Error;
 pub type cuddy_stream = *mut c_void;
 
 /// An argument outside what is accepted.
-pub(super) fn invalid(argument: &'static str, why: impl Into<String>) -> Error {
-    Error::InvalidArgument { argument, why: why.into() }
+pub(super) fn invalid(argument: &'static str, why: Arguments<'_>) -> Error {
+    Error::InvalidArgument { argument, why: sentence(why) }
 }
 
 /// Refuses a NULL pointer by the name of its argument.
 pub(super) fn given<T>(pointer: *const T, argument: &'static str) -> Result<(), Error> {
-    if pointer.is_null() { Err(invalid(argument, "it is NULL, and must not be")) } else { Ok(()) }
+    if pointer.is_null() {
+        Err(invalid(argument, format_args!("it is NULL, and must not be")))
+    } else {
+        Ok(())
+    }
 }
 
 /// Writes an output that the caller may have left out.
@@ -31,18 +36,17 @@ pub(super) unsafe fn write_if_wanted(to: *mut usize, value: u64) {
     }
 }
 
-/// The text of a C string argument.
+/// The bytes of a C string argument, without the 0.
 ///
 /// # Safety
 /// `text` is NULL or ends with 0, and outlives `'a` unchanged.
 pub(super) unsafe fn text<'a>(
     text: *const c_char,
     argument: &'static str,
-) -> Result<&'a str, Error> {
+) -> Result<&'a [u8], Error> {
     given(text, argument)?;
     // SAFETY: not NULL, and a C string by the function's contract.
-    let text = unsafe { CStr::from_ptr(text) };
-    text.to_str().map_err(|_| invalid(argument, "it is not UTF-8"))
+    Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
 /// Copies `text` to a buffer of `size` bytes, cut if need be and ended by 0, and writes the bytes
@@ -97,7 +101,10 @@ unsafe fn size_given<T: Growing>(
         Ok(size) if (2 * size_of::<u64>()..=4096).contains(&size) => Ok(size),
         _ => Err(invalid(
             argument,
-            format!("its struct_size is {size}; set it to sizeof({}) before the call", T::NAME),
+            format_args!(
+                "its struct_size is {size}; set it to sizeof({}) before the call",
+                T::NAME
+            ),
         )),
     }
 }
@@ -138,7 +145,7 @@ pub(super) unsafe fn read<T: Growing>(
         if unsafe { from.cast::<u8>().add(beyond).read() } != 0 {
             return Err(invalid(
                 argument,
-                format!(
+                format_args!(
                     "its byte {beyond} is set, but this version of Cuddy knows the first {} bytes \
                      of {} only; is struct_size right?",
                     size_of::<T>(),

@@ -148,7 +148,8 @@ pub(super) unsafe fn malloc_ex(
         // SAFETY: NULL is refused there; else the function's contract.
         let request = unsafe { read(request, "request", absent) }?;
         if request.flags != 0 {
-            let why = format!("its flags are {:#x}; no flag is known yet, set 0", request.flags);
+            let flags = request.flags;
+            let why = format_args!("its flags are {flags:#x}; no flag is known yet, set 0");
             return Err(invalid("request", why));
         }
         let stream = named(request.stream) as usize;

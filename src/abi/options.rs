@@ -51,7 +51,7 @@ pub unsafe extern "C" fn cuddy_get_option(
     guarded(|| {
         // SAFETY: NULL is refused there; the caller promises a text that ends with 0.
         let key = unsafe { text(key, "key") }?;
-        let value = process::option(key)?;
+        let value = process::option(key)?.value;
         // SAFETY: the caller promises `size` writable bytes, and `needed` NULL or writable.
         unsafe { copy_text(&value, buffer, size, needed) }
     })
