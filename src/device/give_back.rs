@@ -65,8 +65,8 @@ impl Work<'_> {
             return Ok(());
         }
         self.empty_limbo()?;
-        let runs = device.store.claim(&mut device.books.lock(), excess(), &|_, _| true);
-        let runs = runs?;
+        let excess = excess();
+        let runs = device.store.claim(&mut device.books.lock(), excess, &|_, _| true)?;
         if total(&runs) == 0 {
             return Ok(());
         }

@@ -65,11 +65,10 @@ impl Miss<'_> {
         if self.obtainable < missing {
             return Ok(missing - self.obtainable);
         }
-        if missing / page >= MANY_PAGES && self.trusting {
+        if missing / page >= MANY_PAGES && device.shows_free_memory {
             let free = self.work.inside.memory_info()?.0 / page * page;
             self.obtainable = self.obtainable.min(free);
             if free < missing {
-                self.hinted = true;
                 return Ok(missing - free);
             }
         }

@@ -65,6 +65,9 @@ pub(crate) struct Device {
     options: Options,
     store: Store,
     total: u64,
+    /// Whether the driver gives all that it calls free, and no more: not where the device shares
+    /// the host's memory.
+    shows_free_memory: bool,
     /// Driver calls made for this device.
     calls: AtomicU64,
     growth: Lock<Growing, GROWTH>,

@@ -37,6 +37,7 @@ impl Device {
     ) -> Result<Self, Error> {
         let total = driver.device_total(id)?;
         let store = Self::store_for(driver, id, &options)?;
+        let shows_free_memory = !driver.shares_host_memory(id)?;
         let home = Self::retain(driver, id)?;
         let calls = AtomicU64::new(0);
         let opened = (|| {
@@ -71,6 +72,7 @@ impl Device {
             options,
             store,
             total,
+            shows_free_memory,
             calls,
             growth: Lock::new(Growing { pages: Pages::new(page), waiting: 0 }),
             returned: Condvar::new(),

@@ -57,11 +57,6 @@ impl Pages {
         self.kept.len() as u64 * self.page_bytes
     }
 
-    /// Bytes of the handles that are mapped.
-    pub(super) fn mapped_bytes(&self) -> u64 {
-        self.mapped.len() as u64 * self.page_bytes
-    }
-
     /// Every mapped address with its handle, and every kept handle: for a device that was reset.
     pub(super) fn drain(&mut self) -> (Vec<(u64, Memory)>, Vec<Memory>) {
         (self.mapped.drain().collect(), std::mem::take(&mut self.kept))

@@ -24,9 +24,6 @@ pub(super) struct Miss<'d> {
     pub created: u64,
     /// The driver's refusal, if it came to that.
     pub refused: Option<DriverError>,
-    /// Whether what the driver says is free is believed, and whether that was why we held back.
-    pub trusting: bool,
-    pub hinted: bool,
     /// The driver has no more addresses.
     pub unreachable: bool,
     /// Memory was taken back for this miss.
@@ -67,8 +64,6 @@ pub(super) fn serve(
         obtainable: 0,
         created: 0,
         refused: None,
-        trusting: true,
-        hinted: false,
         unreachable: false,
         taken_back: false,
     };
@@ -104,11 +99,7 @@ impl Miss<'_> {
             if self.wait_for_others()? {
                 continue;
             }
-            // 7. What the driver called used up, but may give nevertheless.
-            if std::mem::take(&mut self.hinted) {
-                self.trusting = false;
-                continue;
-            }
+            // 7. Nothing is left to try.
             return Err(Stop::Failed(self.out_of_memory()));
         }
     }
@@ -124,17 +115,27 @@ impl Miss<'_> {
         }
     }
 
+    /// Whether the request could be served if everything that is not live were at hand: `bytes` of
+    /// free and freed memory beside what is kept and what the driver may still give.
+    pub(super) fn is_possible(&mut self, bytes: u64) -> bool {
+        let kept = self.work.growing().pages.kept_bytes();
+        let device = self.work.device;
+        let stats = device.books.lock().stats;
+        // A block may share its first and its last page with live ones.
+        let shared = if stats.allocated > 0 { 2 * device.store.unit() } else { 0 };
+        let within = stats.limit.saturating_sub(stats.allocated) >= self.request.bytes;
+        within && bytes + kept + self.obtainable + shared >= self.request.bytes
+    }
+
     /// Waits for the users of the one block in limbo that helps most, if limbo can help at all.
     fn wait_for_limbo(&mut self) -> Result<bool, Stop> {
         let device = self.work.device;
-        let kept = self.work.growing().pages.kept_bytes();
-        let books = device.books.lock();
-        let figures = books.heap.figures();
+        let figures = device.books.lock().heap.figures();
         let limbo = figures.active - figures.allocated;
-        let most = limbo + figures.free + kept + self.obtainable + 2 * device.store.unit();
-        if limbo == 0 || most < self.request.bytes {
+        if limbo == 0 || !self.is_possible(limbo + figures.free) {
             return Ok(false);
         }
+        let books = device.books.lock();
         let mut stamps: Vec<Stamp> = Vec::new();
         for stamp in books.limbo.best_for(self.request.bytes) {
             super::work::latest(&mut stamps, stamp)?;

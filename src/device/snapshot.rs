@@ -164,20 +164,18 @@ fn device(text: &mut String, stats: &cuddy_stats, driver: Option<(u64, u64)>) {
     let cached = stats.reserved - stats.active;
     let parts = [(stats.active, '#'), (cached, '+'), (outside, 'o')];
     let _ = writeln!(text, "device: {} [{}]", short(total), bar(total, &parts, 54));
+    let legend = [("# active", stats.active), ("+ cached", cached), ("o other", outside)];
+    text.push_str("  ");
+    for (name, bytes) in legend {
+        let _ = write!(text, "{name} {}   ", short(bytes));
+    }
+    let _ = writeln!(text, ". free {}", short(free));
     let _ = writeln!(
         text,
-        "  # active {}   + cached {}   o not by Cuddy {}   . free {}",
-        short(stats.active),
-        short(cached),
-        short(outside),
-        short(free)
-    );
-    let _ = writeln!(
-        text,
-        "  in use on the device but not by this allocator: {} (contexts, libraries,",
+        "  in use on the device but not by this allocator: {} (contexts,\n  libraries, other \
+         allocators, other processes)",
         short(outside)
     );
-    let _ = writeln!(text, "  other allocators, other processes)");
 }
 
 /// A bar of `width` characters; what is there at all shows as one at least.

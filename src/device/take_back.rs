@@ -109,18 +109,12 @@ impl Miss<'_> {
     /// Gives the plan up and claims all that is free, if the request could be served from it.
     fn claim_everything(&mut self) -> Result<Vec<PageRun>, Stop> {
         let store = self.work.device.store;
-        let kept = self.work.growing().pages.kept_bytes();
-        let books = &mut *self.work.device.books.lock();
-        if let Some(plan) = self.plan.take() {
-            books.heap.abort_growth(plan)?;
-        }
-        let runs = store.claim(books, u64::MAX, &|_, _| true)?;
-        // A block shares its first and its last page with others.
-        let obtainable = total(&runs) + kept + self.obtainable + 2 * store.unit();
-        if obtainable >= self.request.bytes && !runs.is_empty() {
+        self.drop_plan()?;
+        let runs = store.claim(&mut self.work.device.books.lock(), u64::MAX, &|_, _| true)?;
+        if !runs.is_empty() && self.is_possible(total(&runs)) {
             return Ok(runs);
         }
-        store.unclaim(books, &runs)?;
+        store.unclaim(&mut self.work.device.books.lock(), &runs)?;
         Ok(Vec::new())
     }
 }

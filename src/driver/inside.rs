@@ -76,11 +76,6 @@ impl Inside<'_> {
         self.driver
     }
 
-    /// The context that is current.
-    pub(crate) fn context(&self) -> Context {
-        self.context
-    }
-
     fn note(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }

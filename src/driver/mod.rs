@@ -45,6 +45,8 @@ const NOT_READY: i32 = 600;
 const NOT_FOUND: i32 = 500;
 /// `CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED`.
 const HAS_VIRTUAL_MEMORY: c_int = 102;
+/// `CU_DEVICE_ATTRIBUTE_INTEGRATED`.
+const IS_INTEGRATED: c_int = 18;
 
 /// The functions of one CUDA driver.
 pub(crate) struct Driver {
@@ -202,14 +204,24 @@ impl Driver {
         if !functions {
             return Ok(false);
         }
+        self.has(id, HAS_VIRTUAL_MEMORY)
+    }
+
+    /// Whether the device has no memory of its own.
+    pub(crate) fn shares_host_memory(&self, id: DeviceId) -> Result<bool, DriverError> {
+        self.has(id, IS_INTEGRATED)
+    }
+
+    /// Whether a device's attribute is there and not zero.
+    fn has(&self, id: DeviceId, attribute: c_int) -> Result<bool, DriverError> {
         let device = self.device(id)?;
-        let mut supported = 0;
+        let mut value = 0;
         // SAFETY: writes one int through a pointer that outlives the call.
-        let asked = self.call(Entry::device_attribute, table.device_attribute, |f| unsafe {
-            f(&mut supported, HAS_VIRTUAL_MEMORY, device)
+        let asked = self.call(Entry::device_attribute, self.table.device_attribute, |f| unsafe {
+            f(&mut value, attribute, device)
         });
         match asked {
-            Ok(()) => Ok(supported != 0),
+            Ok(()) => Ok(value != 0),
             // A driver that has never heard of the attribute.
             Err(DriverError { code: 1, .. }) => Ok(false),
             Err(error) => Err(error),

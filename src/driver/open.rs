@@ -21,9 +21,10 @@ impl Driver {
                 loader_message()
             )));
         }
-        // SAFETY: `library` is a handle that dlopen gave and nobody closes; the name is a C string.
-        let resolve =
-            |name: &CStr| -> *mut c_void { unsafe { libc::dlsym(library, name.as_ptr()) } };
+        let resolve = |name: &CStr| -> *mut c_void {
+            // SAFETY: `library` is a handle that dlopen gave and nobody closes; `name` is a C string.
+            unsafe { libc::dlsym(library, name.as_ptr()) }
+        };
         // SAFETY: libcuda's functions have the signatures of cuda.h, and it stays loaded.
         unsafe { Self::new(&resolve) }
     }

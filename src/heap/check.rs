@@ -1,9 +1,9 @@
 #![forbid(unsafe_code)]
 //! The heap's equations, proved by counting everything anew.
 //!
-//! The sums are taken here from the blocks alone, not by the code that keeps them. Debug builds do it
-//! themselves: after every step of a small heap, and often enough of a large one that a step pays for a
-//! bounded number of blocks.
+//! The sums are taken here from the blocks alone, not by the code that keeps them. Debug builds do
+//! it themselves: after every step of a small heap, and often enough of a large one that a step
+//! pays for a bounded number of blocks.
 
 use super::slab::{EDGE, NIL, PAGE, State};
 use super::{Figures, Heap};

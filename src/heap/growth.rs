@@ -1,15 +1,16 @@
 #![forbid(unsafe_code)]
 //! Growth: where a request that missed goes, so that the fewest new pages are mapped for it.
 //!
-//! A *placement* covers part of one gap, and of the free blocks of the request's stream on both sides of
-//! it. It costs the pages of the gap that it touches. Either all of the free block below is used, or all
-//! of the one above, or neither: so of each gap the lowest and the highest position suffice.
+//! A *placement* covers part of one gap, and of the free blocks of the request's stream on both
+//! sides of it. It costs the pages of the gap that it touches. Either all of the free block below
+//! is used, or all of the one above, or neither: so of each gap the lowest and the highest position
+//! suffice.
 //!
-//! The search does not visit all gaps. The lowest gap that is large enough alone comes from the tree of
-//! gaps (which gathers the largest). A cheaper placement must use a free block beside a gap; those are
-//! found in the stream's tree (which gathers `EDGE`) from the largest down: once the largest has been
-//! tried, a block of t bytes saves at most 2 t. It ends when that saves no page, or after
-//! `PATIENCE` blocks unless nothing within the caller's bound was found by then.
+//! The search does not visit all gaps. The lowest gap that is large enough alone comes from the
+//! tree of gaps (which gathers the largest). A cheaper placement must use a free block beside a
+//! gap; those are found in the stream's tree (which gathers `EDGE`) from the largest down: once the
+//! largest has been tried, a block of t bytes saves at most 2 t. It ends when that saves no page,
+//! or after `PATIENCE` blocks unless nothing within the caller's bound was found by then.
 
 use super::slab::{EDGE, NIL, State, reserve};
 use super::{Block, Growth, Heap, PATIENCE, PageRun, Request, check_request, tree};
@@ -43,12 +44,12 @@ struct Room {
 }
 
 impl Heap {
-    /// A place for a request that `take` did not serve, claimed: the caller maps `maps` and commits,
-    /// or aborts. `None` if no placement is found with at most `max_new_bytes` of new pages, and then
-    /// none exists.
+    /// A place for a request that `take` did not serve, claimed: the caller maps `maps` and
+    /// commits, or aborts. `None` if no placement is found with at most `max_new_bytes` of new
+    /// pages, and then none exists.
     ///
-    /// Of the placements tried the one with the fewest new pages, of equals the lowest. It is the best
-    /// of all if the stream has at most 64 free blocks beside gaps that could save a page.
+    /// Of the placements tried the one with the fewest new pages, of equals the lowest. It is the
+    /// best of all if the stream has at most 64 free blocks beside gaps that could save a page.
     ///
     /// # Errors
     /// `InvalidArgument` for a request outside what [`Request`] says; `HostOutOfMemory`.
@@ -73,8 +74,8 @@ impl Heap {
         Ok(Some(growth))
     }
 
-    /// The fewest bytes of new pages that any placement of the request needs; `None` if no addresses
-    /// are left for it. Exact, and so linear in the free blocks beside gaps at worst.
+    /// The fewest bytes of new pages that any placement of the request needs; `None` if no
+    /// addresses are left for it. Exact, and so linear in the free blocks beside gaps at worst.
     pub fn growth_needed(&self, request: &Request) -> Option<u64> {
         check_request(request).ok()?;
         self.placement(request, usize::MAX).map(|place| place.new_bytes)
@@ -89,7 +90,10 @@ impl Heap {
         let first = self.claimed_pieces(growth.claimed)?;
         let Block { address, bytes, requested, stream } = growth.block;
         let (start, end) = (address.0, address.0 + bytes);
-        let mut block = NIL;
+        let mut block = self.table.find(&self.slab, start);
+        if block == NIL {
+            return Err(Error::Internal("a growth is not of this heap"));
+        }
         let mut n = first;
         while n != NIL && self.slab[n].address < growth.claimed.address.0 + growth.claimed.bytes {
             let next = self.slab[n].next;
@@ -183,8 +187,9 @@ impl Heap {
         best
     }
 
-    /// The lowest gap that holds the request without its neighbours. With an alignment over the page:
-    /// the lowest of the first 64 that are large enough, else one that fits in any position, else any.
+    /// The lowest gap that holds the request without its neighbours. With an alignment over the
+    /// page: the lowest of the first 64 that are large enough, else one that fits in any position,
+    /// else any.
     fn gap_alone(&self, request: &Request) -> Option<u32> {
         let slack = request.alignment.saturating_sub(self.page);
         let mut n = tree::first_gap(&self.slab, self.gaps, request.bytes, 0);
@@ -244,8 +249,8 @@ impl Heap {
         (from, to.max(from))
     }
 
-    /// Cuts and claims what a placement covers: its part of the free block below, of the gap, of the
-    /// free block above, and the rest of the gap's pages that it touches. At most four cuts.
+    /// Cuts and claims what a placement covers: its part of the free block below, of the gap, of
+    /// the free block above, and the rest of the gap's pages that it touches. At most four cuts.
     fn claim_placement(
         &mut self,
         request: &Request,

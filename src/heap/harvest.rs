@@ -1,13 +1,13 @@
 #![forbid(unsafe_code)]
 //! Harvest: which pages to take out from under free memory.
 //!
-//! A page can go when every byte of it is free and every stamp on it is usable. The pages inside one free
-//! block are found in the streams' trees (which gather `PAGE`), from the largest block down, the highest
-//! pages of a block first. Only if those are not enough, and more than one stream has free memory, are
-//! all blocks walked for pages that several free blocks share.
+//! A page can go when every byte of it is free and every stamp on it is usable. The pages inside
+//! one free block are found in the streams' trees (which gather `PAGE`), from the largest block
+//! down, the highest pages of a block first. Only if those are not enough, and more than one stream
+//! has free memory, are all blocks walked for pages that several free blocks share.
 //!
-//! Claimed pages are nobody's until they are committed (they become a gap) or aborted (each piece becomes
-//! free again, with the stamp that it had).
+//! Claimed pages are nobody's until they are committed (they become a gap) or aborted (each piece
+//! becomes free again, with the stamp that it had).
 
 use super::slab::{NIL, PAGE, State, reserve};
 use super::{Heap, PageRun, tree};
@@ -19,8 +19,8 @@ use crate::types::{Address, Stamp};
 type Usable<'a> = &'a dyn Fn(Stamp) -> bool;
 
 impl Heap {
-    /// Claims pages that are free and whose stamps are `usable`: at least `bytes` if there are that many,
-    /// else all; `u64::MAX` for all. O(log n) for each free block that gives some.
+    /// Claims pages that are free and whose stamps are `usable`: at least `bytes` if there are that
+    /// many, else all; `u64::MAX` for all. O(log n) for each free block that gives some.
     ///
     /// # Errors
     /// `HostOutOfMemory`, with nothing claimed.
@@ -31,7 +31,8 @@ impl Heap {
     ) -> Result<Vec<PageRun>, Error> {
         let mut runs = Vec::new();
         let claimed = self.claim_inside(bytes, usable, &mut runs).and_then(|sum| {
-            if sum < bytes && self.roots.iter().filter(|&&root| root != NIL).count() > 1 {
+            let streams = self.roots.iter().filter(|&&root| root != NIL).count();
+            if sum < bytes && (streams > 1 || mutant("heap-release-live-page")) {
                 self.claim_shared(bytes - sum, usable, &mut runs)?;
             }
             Ok(())
@@ -60,8 +61,8 @@ impl Heap {
     /// Of a whole run it never needs memory.
     ///
     /// # Errors
-    /// `Internal` if those are not claimed pages of this heap; `HostOutOfMemory` for a part of a run.
-    /// Nothing was changed, the run is still claimed.
+    /// `Internal` if those are not claimed pages of this heap; `HostOutOfMemory` for a part of a
+    /// run. Nothing was changed, the run is still claimed.
     pub fn commit_unmap(&mut self, run: PageRun) -> Result<(), Error> {
         let first = self.isolate(run)?;
         self.unclaim(first);
@@ -136,7 +137,8 @@ impl Heap {
             .unwrap_or(NIL)
     }
 
-    /// Pages that several free blocks share, in all ranges, the lowest stretch first. Linear in blocks.
+    /// Pages that several free blocks share, in all ranges, the lowest stretch first. Linear in
+    /// blocks.
     fn claim_shared(
         &mut self,
         bytes: u64,

@@ -53,10 +53,14 @@ impl Heap {
     /// All blocks, in address order.
     pub fn blocks(&self) -> impl Iterator<Item = BlockView> + '_ {
         self.segments.iter().flat_map(move |segment| {
-            let following = move |&n: &u32| Some(self.slab[n].next).filter(|&n| n != NIL);
-            std::iter::successors(Some(segment.first), following)
-                .map(move |n| self.view(n, segment.start))
+            self.from(segment.first).map(move |n| self.view(n, segment.start))
         })
+    }
+
+    /// The blocks from `first` to the end of their segment.
+    pub(super) fn from(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
+        let following = |&n: &u32| Some(self.slab[n].next).filter(|&n| n != NIL);
+        std::iter::successors(Some(first), following)
     }
 
     /// The block that `address` lies in, or NIL. Linear in the blocks of the segment.

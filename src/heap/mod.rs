@@ -1,9 +1,10 @@
 #![forbid(unsafe_code)]
 //! The heap: the books of one pool of one device. Numbers only: it knows no driver, clock or lock.
 //!
-//! A *range* holds addresses whose pages are mapped one by one; a *segment* came from the driver whole.
-//! Each is tiled by *blocks*, of which a state is known: live, in limbo, free (mapped, usable by its
-//! stream at once), gap (no page mapped), claimed (between a claim and its commit or abort).
+//! A *range* holds addresses whose pages are mapped one by one; a *segment* came from the driver
+//! whole. Each is tiled by *blocks*, of which a state is known: live, in limbo, free (mapped,
+//! usable by its stream at once), gap (no page mapped), claimed (between a claim and its commit or
+//! abort).
 //!
 //! The equations, which hold after every step and which [`Heap::check`] proves:
 //! - the blocks of a segment tile it, each a multiple of 512 bytes, gaps whole pages;
@@ -14,8 +15,8 @@
 //!
 //! Costs: `take`, `release`, `release_to_limbo`, `settle` and the commits are O(log n) for n free
 //! blocks, `find` is O(1). Searches that may be longer say so. Host memory is asked for only before
-//! anything changes: `Error::HostOutOfMemory` leaves everything as it was, and giving back (release,
-//! settle, commit, abort) never asks. Not synchronised: the owner locks.
+//! anything changes: `Error::HostOutOfMemory` leaves everything as it was, and giving back
+//! (release, settle, commit, abort) never asks. Not synchronised: the owner locks.
 //!
 //! ```
 //! use cuddy::heap::{Heap, Request};
@@ -114,9 +115,9 @@ impl Heap {
 
     /// A hit: a block out of the free memory of the request's stream, or `None`.
     ///
-    /// The smallest free block that fits, the lowest among equals, from its low end. With an alignment
-    /// over 512 the smallest of the first 64 that are large enough, else one that fits in any position,
-    /// else whatever fits: `None` means that nothing does.
+    /// The smallest free block that fits, the lowest among equals, from its low end. With an
+    /// alignment over 512 the smallest of the first 64 that are large enough, else one that fits in
+    /// any position, else whatever fits: `None` means that nothing does.
     ///
     /// # Errors
     /// `InvalidArgument` for a request outside what [`Request`] says; `HostOutOfMemory`.
@@ -166,6 +167,25 @@ impl Heap {
         self.withdraw(n);
         self.table.remove(&self.slab, n);
         self.used_until(n, epoch(block.stream));
+        self.attach_free(n);
+        self.stepped();
+        Ok(block)
+    }
+
+    /// Live to free, of the stamp's stream instead of its own: the caller knows that work of that
+    /// stream from the stamp's epoch on is ordered behind every use of the block.
+    ///
+    /// # Errors
+    /// As `release`, in the words of [`Error`]. Only for a stream that this heap has never seen:
+    /// `InvalidArgument` if its slot is not below 2^24, `HostOutOfMemory`. Nothing was changed.
+    pub fn release_to(&mut self, address: Address, stamp: Stamp) -> Result<Block, Error> {
+        let n = self.named(address, State::Live).map_err(|error| error.at(address))?;
+        self.know_stream(stamp.stream)?;
+        let block = self.block(n);
+        self.withdraw(n);
+        self.table.remove(&self.slab, n);
+        let node = &mut self.slab[n];
+        (node.stream, node.epoch) = (stamp.stream.0, stamp.epoch);
         self.attach_free(n);
         self.stepped();
         Ok(block)

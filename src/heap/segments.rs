@@ -1,10 +1,10 @@
 #![forbid(unsafe_code)]
 //! Ranges and segments: where the heap has addresses.
 //!
-//! They are sorted and do not overlap. Two that touch stay two: a block never spans them, because they
-//! were reserved, and are given back, one by one.
+//! They are sorted and do not overlap. Two that touch stay two: a block never spans them, because
+//! they were reserved, and are given back, one by one.
 
-use super::slab::{Node, State, reserve};
+use super::slab::{NIL, Node, State, reserve};
 use super::{Heap, PageRun, invalid};
 use crate::error::Error;
 use crate::size::{GRANULE, LARGEST_REQUEST};
@@ -35,8 +35,8 @@ impl Heap {
     /// Adds a segment that the driver gave whole: one free block with this stamp.
     ///
     /// # Errors
-    /// `InvalidArgument` unless start and size are multiples of 512, the size is not zero, the end is
-    /// at most 2^62, nothing overlaps, and the stream's slot is below 2^24; `HostOutOfMemory`.
+    /// `InvalidArgument` unless start and size are multiples of 512, the size is not zero, the end
+    /// is at most 2^62, nothing overlaps, and the stream's slot is below 2^24; `HostOutOfMemory`.
     pub fn add_segment(&mut self, start: Address, bytes: u64, stamp: Stamp) -> Result<(), Error> {
         self.know_stream(stamp.stream)?;
         let n = self.add(start.0, bytes, GRANULE, false)?;
@@ -61,9 +61,10 @@ impl Heap {
         Ok(())
     }
 
-    /// Claims segments that are one free block whose stamp is `usable`: at least `bytes` if there are
-    /// that many, else all; `u64::MAX` for all. The largest first, the highest among equals, and last
-    /// the smallest that is enough. Linear in segments.
+    /// Claims segments that are free, of one stream or several, with `usable` stamps: at least
+    /// `bytes` if there are that many, else all; `u64::MAX` for all. The largest first, the highest
+    /// among equals, and last the smallest that is enough. Of each segment it visits the blocks up
+    /// to the first that is not free.
     ///
     /// # Errors
     /// `HostOutOfMemory`, with nothing claimed.
@@ -73,46 +74,61 @@ impl Heap {
         usable: &dyn Fn(Stamp) -> bool,
     ) -> Result<Vec<PageRun>, Error> {
         let mut runs: Vec<PageRun> = Vec::new();
-        for segment in &self.segments {
-            let node = &self.slab[segment.first];
-            let whole = node.state == State::Free && !node.paged && node.bytes == segment.bytes;
-            if whole && usable(self.stamp(segment.first)) {
+        let mut pieces = 0;
+        for &Segment { start, bytes, first } in &self.segments {
+            let may_go = |n: u32| {
+                self.slab[n].state == State::Free && !self.slab[n].paged && usable(self.stamp(n))
+            };
+            if self.from(first).all(may_go) {
                 reserve(&mut runs, 1, &mut self.ration)?;
-                runs.push(PageRun { address: Address(segment.start), bytes: segment.bytes });
+                runs.push(PageRun { address: Address(start), bytes });
+                pieces += self.from(first).count();
             }
         }
         runs.sort_unstable_by_key(|run| std::cmp::Reverse((run.bytes, run.address)));
         keep_enough(&mut runs, bytes);
-        self.table.reserve(runs.len(), &self.slab, &mut self.ration)?;
+        self.table.reserve(pieces, &self.slab, &mut self.ration)?;
         for run in &runs {
             let place = self.segment_place(run.address.0)?;
-            self.claim(self.segments[place].first, State::ClaimedFree);
+            let mut n = self.segments[place].first;
+            while n != NIL {
+                self.claim(n, State::ClaimedFree);
+                n = self.slab[n].next;
+            }
         }
         self.stepped();
         Ok(runs)
     }
 
-    /// A claimed segment has gone back to the driver.
+    /// A claimed segment has gone back to the driver. Never needs memory.
     ///
     /// # Errors
     /// `Internal` if that is not a claimed segment of this heap; nothing was changed.
     pub fn commit_remove(&mut self, run: PageRun) -> Result<(), Error> {
         let place = self.claimed_segment(run)?;
-        let n = self.segments[place].first;
-        self.table.remove(&self.slab, n);
+        let mut n = self.segments[place].first;
+        while n != NIL {
+            self.table.remove(&self.slab, n);
+            n = self.slab[n].next;
+        }
         self.drop_segment(place);
         Ok(())
     }
 
-    /// A claimed segment stays: it is free again.
+    /// A claimed segment stays: free again, of the streams and with the stamps that it had. Never
+    /// needs memory.
     ///
     /// # Errors
     /// `Internal` if that is not a claimed segment of this heap; nothing was changed.
     pub fn abort_remove(&mut self, run: PageRun) -> Result<(), Error> {
         let place = self.claimed_segment(run)?;
-        let n = self.segments[place].first;
-        self.unclaim(n);
-        self.attach_free(n);
+        let mut n = self.segments[place].first;
+        while n != NIL {
+            let next = self.slab[n].next;
+            self.unclaim(n);
+            self.attach_free(n);
+            n = next;
+        }
         self.stepped();
         Ok(())
     }
@@ -135,9 +151,9 @@ impl Heap {
     fn claimed_segment(&self, run: PageRun) -> Result<usize, Error> {
         let place = self.segment_place(run.address.0).ok();
         let claimed = place.filter(|&place| {
-            let node = &self.slab[self.segments[place].first];
-            let whole = node.bytes == run.bytes && run.bytes == self.segments[place].bytes;
-            node.state == State::ClaimedFree && !node.paged && whole
+            let Segment { bytes, first, .. } = self.segments[place];
+            let claimed = |n: u32| self.slab[n].state == State::ClaimedFree && !self.slab[n].paged;
+            bytes == run.bytes && self.from(first).all(claimed)
         });
         claimed.ok_or(Error::Internal("a segment to remove is not claimed"))
     }
@@ -167,17 +183,21 @@ impl Heap {
     }
 
     fn drop_segment(&mut self, place: usize) {
-        let n = self.segments[place].first;
-        self.withdraw(n);
-        self.slab.drop(n);
+        let mut n = self.segments[place].first;
+        while n != NIL {
+            let next = self.slab[n].next;
+            self.withdraw(n);
+            self.slab.drop(n);
+            n = next;
+        }
         self.segments.remove(place);
         self.figures.segments -= 1;
         self.stepped();
     }
 }
 
-/// Of runs sorted from the largest, keeps the fewest that are enough; the last is the smallest that will
-/// do.
+/// Of runs sorted from the largest, keeps the fewest that are enough; the last is the smallest that
+/// will do.
 fn keep_enough(runs: &mut Vec<PageRun>, bytes: u64) {
     let mut sum: u64 = 0;
     let Some(last) = runs.iter().position(|run| {
@@ -190,4 +210,31 @@ fn keep_enough(runs: &mut Vec<PageRun>, bytes: u64) {
     let smallest = runs.iter().rposition(|run| run.bytes >= missing).unwrap_or(last);
     runs.swap(last, smallest.max(last));
     runs.truncate(if bytes == 0 { 0 } else { last + 1 });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is kept of runs of these sizes.
+    fn kept(sizes: &[u64], bytes: u64) -> Vec<u64> {
+        let mut runs: Vec<PageRun> =
+            sizes.iter().map(|&bytes| PageRun { address: Address(0), bytes }).collect();
+        keep_enough(&mut runs, bytes);
+        runs.iter().map(|run| run.bytes).collect()
+    }
+
+    #[test]
+    fn the_fewest_and_smallest_that_are_enough() {
+        assert_eq!(kept(&[9, 7, 4, 2, 1], 0), []);
+        assert_eq!(kept(&[9, 7, 4, 2, 1], 1), [1]);
+        assert_eq!(kept(&[9, 7, 4, 2, 1], 3), [4]);
+        assert_eq!(kept(&[9, 7, 4, 2, 1], 9), [9]);
+        assert_eq!(kept(&[9, 7, 4, 2, 1], 10), [9, 1]);
+        assert_eq!(kept(&[9, 7, 4, 2, 1], 16), [9, 7]);
+        assert_eq!(kept(&[9, 7, 4, 2, 1], 17), [9, 7, 1]);
+        assert_eq!(kept(&[9, 7, 4, 2, 1], 23), [9, 7, 4, 2, 1]);
+        assert_eq!(kept(&[9, 7, 4, 2, 1], u64::MAX), [9, 7, 4, 2, 1]);
+        assert_eq!(kept(&[], 5), []);
+    }
 }

@@ -73,8 +73,8 @@ impl Node {
         }
     }
 
-    /// What was asked for, of a block that is live or in limbo: it is in no tree, so it lies where the
-    /// children do, which keeps a record at 48 bytes.
+    /// What was asked for, of a block that is live or in limbo: it is in no tree, so it lies where
+    /// the children do, which keeps a record at 48 bytes.
     pub(super) fn requested(&self) -> u64 {
         u64::from(self.left) | u64::from(self.right) << 32
     }

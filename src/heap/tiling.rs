@@ -1,10 +1,10 @@
 #![forbid(unsafe_code)]
 //! Blocks tile their segment: how one is cut, joined, and moved between states.
 //!
-//! No step but `cut` needs a record, and its callers have reserved it. `withdraw` takes a block out of
-//! its tree and of the figures, `settle_as`, `attach_free` and `attach_gap` put it back in another
-//! state; between them it is Loose, and nothing merges with it. So the figures hold by construction:
-//! each is a sum over the blocks that are not Loose.
+//! No step but `cut` needs a record, and its callers have reserved it. `withdraw` takes a block out
+//! of its tree and of the figures, `settle_as`, `attach_free` and `attach_gap` put it back in
+//! another state; between them it is Loose, and nothing merges with it. So the figures hold by
+//! construction: each is a sum over the blocks that are not Loose.
 
 use super::Heap;
 use super::slab::{EDGE, NIL, Node, PAGE, State};
@@ -74,8 +74,8 @@ impl Heap {
         self.count(n, |sum, amount| *sum += amount);
     }
 
-    /// Puts a Loose block among the free ones of its stream, joined with free neighbours of the same
-    /// stream; gives the block that it became.
+    /// Puts a Loose block among the free ones of its stream, joined with free neighbours of the
+    /// same stream; gives the block that it became.
     pub(super) fn attach_free(&mut self, mut n: u32) -> u32 {
         let stream = self.slab[n].stream;
         let prev = self.slab[n].prev;
@@ -129,8 +129,8 @@ impl Heap {
         self.table.remove(&self.slab, n);
     }
 
-    /// Cuts a block at the points that lie inside it; claims what lies between the first point and the
-    /// last, and leaves the rest as it was.
+    /// Cuts a block at the points that lie inside it; claims what lies between the first point and
+    /// the last, and leaves the rest as it was.
     pub(super) fn claim_part(&mut self, mut n: u32, points: [u64; 4]) {
         let mapped = self.slab[n].state != State::Gap;
         let claimed = if mapped { State::ClaimedFree } else { State::ClaimedGap };

@@ -1,9 +1,10 @@
 #![forbid(unsafe_code)]
-//! Trees over the slab: a treap, whose shape is that of a binary search tree by key and of a heap by
-//! priority, so that its depth is O(log n) whatever the order of insertions.
+//! Trees over the slab: a treap, whose shape is that of a binary search tree by key and of a heap
+//! by priority, so that its depth is O(log n) whatever the order of insertions.
 //!
-//! A tree is the number of its root; a node is in one tree at most. Each node knows something of its
-//! whole subtree, gathered from its children: gather(t) = own(t) + gather(left) + gather(right).
+//! A tree is the number of its root; a node is in one tree at most. Each node knows something of
+//! its whole subtree, gathered from its children: gather(t) = own(t) + gather(left) +
+//! gather(right).
 
 use super::slab::{NIL, Slab};
 

@@ -3,6 +3,7 @@
 //!
 //! A block is in exactly one [`BlockState`]; [`Figures`] are the sums of bytes over those states.
 
+use crate::error::Error;
 use crate::types::{Address, Stamp, StreamSlot};
 
 /// What a caller wants: so many bytes, so aligned, for use on a stream.
@@ -79,6 +80,17 @@ pub enum FreeError {
     AlreadyFree,
 }
 
+impl FreeError {
+    /// The same as an [`Error`], of the address that was to be freed.
+    pub fn at(self, address: Address) -> Error {
+        match self {
+            Self::Foreign => Error::ForeignPointer(address),
+            Self::Interior { start } => Error::InteriorPointer { pointer: address, start },
+            Self::AlreadyFree => Error::DoubleFree(address),
+        }
+    }
+}
+
 /// What an address is to this heap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
@@ -127,7 +139,8 @@ pub struct BlockView {
     pub requested: u64,
     /// Its state.
     pub state: BlockState,
-    /// Who used it last, before it became live if it is; `u32::MAX` at epoch 0 where no page is mapped.
+    /// Who used it last, before it became live if it is; `u32::MAX` at epoch 0 where no page is
+    /// mapped.
     pub stamp: Stamp,
     /// The start of the range or segment that it lies in.
     pub segment: Address,
@@ -153,7 +166,8 @@ pub struct Figures {
     /// Claimed, without pages yet.
     pub claimed_unmapped: u64,
     /// Whole pages inside one free block, and segments that are one free block: what `claim_pages`
-    /// and `claim_segments` would find. Pages shared by free blocks of several streams come on top.
+    /// and `claim_segments` would find. Pages and segments that free blocks of several streams
+    /// share come on top.
     pub releasable: u64,
     /// How many blocks are live.
     pub live_blocks: u64,
