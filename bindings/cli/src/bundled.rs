@@ -5,19 +5,19 @@ use crate::trace::{self, Trace, TraceError};
 /// Training steps of real models, largest first.
 const TRACES: [(&str, &str, &[u8]); 4] = [
     (
-        "llama7b_train_bf16_s2048",
-        "Llama-7B, three training steps (bf16, AdamW)",
-        include_bytes!("../../../tests/traces/llama7b_train_bf16_s2048.gz"),
+        "bertlarge_mlm_amp_varlen",
+        "BERT-large, 25 training steps of varying length (mixed precision, AdamW)",
+        include_bytes!("../../../tests/traces/bertlarge_mlm_amp_varlen.gz"),
     ),
     (
-        "gpt2xl_train_amp_b4_s1024",
-        "GPT-2 XL, three training steps (mixed precision, AdamW)",
-        include_bytes!("../../../tests/traces/gpt2xl_train_amp_b4_s1024.gz"),
+        "llama7b_lora_varlen_ckpt",
+        "Llama-7B with LoRA, 30 training steps of varying length (bf16, checkpointed)",
+        include_bytes!("../../../tests/traces/llama7b_lora_varlen_ckpt.gz"),
     ),
     (
-        "vit_l16_train_amp_b64",
-        "ViT-L/16, three training steps (mixed precision, AdamW)",
-        include_bytes!("../../../tests/traces/vit_l16_train_amp_b64.gz"),
+        "dlrm_train_b2048_multihot",
+        "DLRM, 20 training steps with data copied on a stream of its own",
+        include_bytes!("../../../tests/traces/dlrm_train_b2048_multihot.gz"),
     ),
     (
         "resnet50_train_b64_adam",

@@ -80,12 +80,15 @@ fn table(driver: &Report, cuddy: &Report) -> String {
     let mut row = |name: &str, of: &dyn Fn(&Report) -> String| {
         table.row([name.to_owned(), of(driver), of(cuddy)]);
     };
+    const LATER: &str = "  from the third step on";
     row("driver calls", &|report| count_text(report.driver_calls_total()));
-    row("  of them from the third step on", &|report| {
-        report.steady_state_driver_calls.map_or_else(|| "-".to_owned(), count_text)
-    });
+    row(LATER, &|report| report.steady_state_driver_calls.map_or_else(|| "-".into(), count_text));
     let name = format!("driver time ({})", kind_of_time(cuddy));
     row(&name, &|report| time_text(report.driver_time_us * 1e3));
+    row(LATER, &|report| {
+        let time = report.steady_state_driver_time_us;
+        time.map_or_else(|| "-".into(), |us| time_text(us * 1e3))
+    });
     row("host time a call (measured)", &|report| time_text(report.ns_per_op));
     row("peak allocated", &|report| bytes_text(report.peak_allocated));
     row("peak reserved", &|report| bytes_text(report.peak_reserved));
@@ -95,7 +98,8 @@ fn table(driver: &Report, cuddy: &Report) -> String {
 
 fn explanation(cuddy: &Report) -> String {
     let time = if cuddy.simulated {
-        "Virtual driver time is what the calls would cost, from published measurements on an A100."
+        "Virtual driver time is what the calls would cost, from published measurements on an A100;\n  \
+         measured host time has the simulator's own work in it."
     } else {
         "Driver time is that of the allocator calls that reached the driver."
     };

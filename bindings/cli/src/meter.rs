@@ -15,7 +15,8 @@ pub struct Meter<'a> {
     /// Who serves.
     pub allocator: Box<dyn Allocator + 'a>,
     simulator: Option<&'a Simulator>,
-    steady_calls: Option<u64>,
+    /// Driver calls and nanoseconds in them, since the steady state began.
+    steady: Option<(u64, u64)>,
     clock_cost: Duration,
     /// Calls made.
     pub operations: u64,
@@ -29,7 +30,7 @@ impl<'a> Meter<'a> {
         Self {
             allocator,
             simulator,
-            steady_calls: None,
+            steady: None,
             clock_cost: clock_cost(),
             operations: 0,
             host: Duration::ZERO,
@@ -39,7 +40,7 @@ impl<'a> Meter<'a> {
 
     /// From now on driver calls count as of the steady state too.
     pub fn begin_steady_state(&mut self) {
-        self.steady_calls = Some(0);
+        self.steady = Some((0, 0));
     }
 
     /// Makes a call of the allocator.
@@ -52,14 +53,16 @@ impl<'a> Meter<'a> {
         self.operations += 1;
         self.host += took;
         let made = calls_after - calls;
-        if let Some(calls) = &mut self.steady_calls {
-            *calls += made;
-        }
-        self.driver_ns += match self.simulator {
+        let driver_ns = match self.simulator {
             Some(_) => driver_ns_after - driver_ns,
             None if made > 0 => took.as_nanos() as u64,
             None => 0,
         };
+        self.driver_ns += driver_ns;
+        if let Some((calls, ns)) = &mut self.steady {
+            *calls += made;
+            *ns += driver_ns;
+        }
         answer
     }
 
@@ -70,9 +73,9 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Driver calls since the steady state began; `None` if it never did.
-    pub fn steady_calls(&self) -> Option<u64> {
-        self.steady_calls
+    /// Driver calls, and nanoseconds in them, since the steady state began; `None` if it never did.
+    pub fn steady(&self) -> Option<(u64, u64)> {
+        self.steady
     }
 
     /// Time in the allocator's driver calls, in nanoseconds.

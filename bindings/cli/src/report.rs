@@ -31,6 +31,8 @@ pub struct Report {
     pub driver_calls: BTreeMap<String, u64>,
     /// How many of them from the third step on; null where the trace has no three steps.
     pub steady_state_driver_calls: Option<u64>,
+    /// Time in those, in microseconds.
+    pub steady_state_driver_time_us: Option<f64>,
     /// Time in the allocator's driver calls, in microseconds: virtual on the simulated device; on
     /// a GPU, measured over those allocator calls that made any.
     pub driver_time_us: f64,
