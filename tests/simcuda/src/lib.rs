@@ -1,1 +1,3 @@
 //! A simulated CUDA driver.
+pub mod checker;
+pub mod engine;
