@@ -1,9 +1,37 @@
 //! The happens-before checker: are two uses of the same bytes ordered?
+//!
+//! CUDA's order is fixed by the sequence of API calls, so each operation is judged when it is
+//! submitted, whatever the scheduler does later. The rule, for an access x to a byte:
+//! - x is compared with the last write (or destruction) of that byte submitted before x;
+//! - if x writes or destroys, also with the reads since then, except reads that come before a later one;
+//! - a compared access that does not come before x is reported, together with x.
+//!
+//! So a program has a report if and only if it has two conflicting uses that nothing orders.
+//! Mode Off keeps no clocks and no uses.
 #![forbid(unsafe_code)]
 
+mod clock;
+mod findings;
+mod flaw;
+mod judge;
+mod order;
+mod records;
 mod report;
+mod spans;
+mod written;
 
+pub(crate) use clock::Clock;
+use findings::Findings;
+#[doc(hidden)]
+pub use flaw::{ALL_FAULTS, Planted};
+pub use flaw::{Fault, Flaw, Sound};
+use judge::{Judge, Object};
+pub(crate) use order::Order;
+use records::Records;
 pub use report::{Access, AccessKind, Report, ReportKind};
+use std::collections::HashMap;
+use std::sync::Arc;
+use written::Written;
 
 /// What the checker does with a finding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,82 +45,187 @@ pub enum Mode {
     Abort,
 }
 
-/// A deliberate mistake, for testing the tests; see [`Flaw`].
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    OneByteShort,
+/// Who submitted an operation, as reports name it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Who {
+    /// None: the host itself.
+    pub stream: Option<u64>,
+    /// The caller's number of the host thread.
+    pub thread: u64,
 }
 
-/// Which deliberate mistake is built in: [`Sound`] (none, compiled away) everywhere but in the tests of the tests.
-#[doc(hidden)]
-pub trait Flaw {
-    fn has(&self, fault: Fault) -> bool;
-}
-
-/// No mistake.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sound;
-
-impl Flaw for Sound {
-    #[inline(always)]
-    fn has(&self, _: Fault) -> bool {
-        false
-    }
-}
-
-/// Judges accesses by the clocks of streams and host threads.
+/// Judges accesses by the clocks of streams and host threads. Not thread-safe: it lives in the engine.
+#[derive(Debug)]
 pub struct Checker<F: Flaw = Sound> {
-    flaw: F,
+    pub(crate) flaw: F,
+    pub(crate) order: Order,
+    mode: Mode,
+    report_unwritten: bool,
+    objects: HashMap<u64, Object, crate::engine::FastHash>,
+    records: Records,
+    findings: Findings,
+    accesses_checked: u64,
+    unknown_launches: u64,
 }
 
 impl<F: Flaw> Checker<F> {
-    /// Off forgets all past uses; checking starts anew when it is switched on again.
-    pub fn set_mode(&mut self, mode: Mode) {
-        todo!("{mode:?} {}", self.flaw.has(Fault::OneByteShort))
+    pub(crate) fn new(flaw: F) -> Self {
+        Self {
+            flaw,
+            order: Order::default(),
+            mode: Mode::Off,
+            report_unwritten: false,
+            objects: HashMap::default(),
+            records: Records::default(),
+            findings: Findings::default(),
+            accesses_checked: 0,
+            unknown_launches: 0,
+        }
     }
+
+    /// Off forgets all past uses (reports and counts stay); switching on again starts anew.
+    pub fn set_mode(&mut self, mode: Mode) {
+        if mode == Mode::Off {
+            self.objects.clear();
+            self.records = Records::default();
+        }
+        self.findings.abort = mode == Mode::Abort;
+        self.mode = mode;
+    }
+
     /// The mode in force.
     pub fn mode(&self) -> Mode {
-        todo!()
+        self.mode
     }
-    /// False when the mode is Off: labels and accesses need not be made.
+
+    /// False when the mode is Off: then nobody needs to make labels and accesses.
+    #[inline]
     pub fn is_on(&self) -> bool {
-        todo!()
+        self.mode != Mode::Off
     }
-    /// Findings so far, oldest first.
+
+    /// Findings not yet taken, oldest first; at most 10,000 are kept.
     pub fn reports(&self) -> &[Report] {
-        todo!()
+        &self.findings.reports
     }
+
     /// Takes the findings out.
     pub fn take_reports(&mut self) -> Vec<Report> {
-        todo!()
+        std::mem::take(&mut self.findings.reports)
     }
-    /// Findings that repeat an earlier one's pair of operations, or came after the list was full.
+
+    /// Findings not in the list: further ranges of a pair already reported, or the list was full.
     pub fn suppressed(&self) -> u64 {
-        todo!()
+        self.findings.suppressed()
     }
+
+    /// The part of [`Self::suppressed`] that no report in the list stands for.
+    pub fn overflowed(&self) -> u64 {
+        self.findings.overflowed()
+    }
+
     /// How many accesses were compared with the past.
     pub fn accesses_checked(&self) -> u64 {
-        todo!()
+        self.accesses_checked
     }
-    /// How many jobs came with `unknown_accesses`.
+
+    /// How many jobs came with `unknown_accesses`, in whatever mode.
     pub fn unknown_launches(&self) -> u64 {
-        todo!()
+        self.unknown_launches
     }
+
     /// Reads of bytes never written become findings, for objects created from now on.
     pub fn set_report_uninitialised(&mut self, on: bool) {
-        todo!("{on}")
+        self.report_unwritten = on;
     }
-    /// Names an object; `bytes` long; nothing in it is written yet.
+
+    /// Names an object of `bytes` bytes; nothing in it is written yet. A use beyond its end becomes a
+    /// finding. Off: does nothing.
     pub fn object_created(&mut self, object: u64, bytes: u64, label: &str) {
-        todo!("{object} {bytes} {label}")
+        if !self.is_on() {
+            return;
+        }
+        let written = self.report_unwritten.then(Written::default);
+        let label = label.into();
+        self.objects
+            .insert(object, Object { written, label, bytes: Some(bytes), ..Object::default() });
     }
-    /// Forgets the object's uses and name.
+
+    /// Forgets the object's uses and its name. Its number must not be used again.
     pub fn object_gone(&mut self, object: u64) {
-        todo!("{object}")
+        if let Some(mut gone) = self.objects.remove(&object) {
+            gone.spans.clear(&mut Forget(&mut self.records));
+        }
     }
-    /// Adds a finding of the caller's own.
+
+    /// Adds a finding of the caller's own. Off: does nothing.
     pub fn report(&mut self, report: Report) {
-        todo!("{report}")
+        if self.is_on() {
+            self.findings.add(report);
+        }
+    }
+
+    /// Records and spans alive, for tests of what is forgotten.
+    #[doc(hidden)]
+    pub fn remembered(&self) -> (usize, usize) {
+        (self.records.alive(), self.objects.values().map(|o| o.spans.len()).sum())
+    }
+
+    /// Slots of clocks in use or dead, for tests of recycling.
+    #[doc(hidden)]
+    pub fn clock_slots(&self) -> usize {
+        self.order.slots()
+    }
+
+    pub(crate) fn count_unknown(&mut self) {
+        self.unknown_launches += 1;
+    }
+
+    /// Judges the operation that the actor `slot` does at its present time.
+    pub(crate) fn judge(
+        &mut self,
+        slot: u32,
+        number: u64,
+        who: Who,
+        label: String,
+        accesses: &[Access],
+    ) {
+        if accesses.is_empty() {
+            return;
+        }
+        self.accesses_checked += accesses.len() as u64;
+        let clock = self.order.clock(slot);
+        let me = self.records.add(slot, clock.time(), number, label, who);
+        let mut judge = Judge {
+            flaw: self.flaw,
+            clock,
+            records: &mut self.records,
+            findings: &mut self.findings,
+            me,
+            kind: AccessKind::Read,
+            object: (u64::MAX, Arc::default()),
+            seen: Vec::new(),
+        };
+        for run in accesses.chunk_by(|a, b| a.object == b.object) {
+            let object = self.objects.entry(run[0].object).or_default();
+            run.iter().for_each(|access| judge.access(access, object));
+        }
+        self.records.release(me);
+    }
+}
+
+/// Forgetting compares nothing.
+struct Forget<'a>(&'a mut Records);
+
+impl spans::Uses for Forget<'_> {
+    fn before(&self, _: u32) -> bool {
+        true
+    }
+    fn clash(&mut self, _: u32, _: AccessKind, _: u64, _: u64) {}
+    fn hold(&mut self, id: u32) {
+        self.0.hold(id);
+    }
+    fn release(&mut self, id: u32) {
+        self.0.release(id);
     }
 }

@@ -1,271 +1,180 @@
 //! The engine: streams, events and host threads; what may run, what runs next, and when it ends.
+//!
+//! Work is queued (`submit`, `record`, `wait_event`), judged by the checker at that moment, and handed
+//! out to the caller to run: by `poll` when the schedule wants it run, by `step_wait` when a host
+//! thread waits. An operation is handed out only when everything that CUDA orders before it is done:
+//! - the stream's earlier operations;
+//! - on the legacy stream, the earlier operations of the context's blocking and per-thread streams, and
+//!   on those, the legacy stream's earlier operations; non-blocking streams are exempt;
+//! - for a wait, the event's most recent record at the time of the call.
+//!
+//! Virtual time: an operation starts at max(time submitted, ends of what it comes after) and ends after
+//! its duration; a host wait moves the host's time to the end of what it waited for. Nothing sleeps.
+//!
+//! The engine is pure: no memory, no CUDA types, no threads. One lock of the caller's protects it.
 #![forbid(unsafe_code)]
 
-use crate::checker::{Access, Checker, Flaw, Sound};
-use std::marker::PhantomData;
+mod fast_hash;
+mod keys;
+mod pending;
+mod ready;
+mod run;
+mod streams;
+mod submit;
+mod threads;
+mod wait;
 
-/// A host thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ThreadKey(pub u64);
-/// A stream; unique for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StreamKey(pub u64);
-/// An event; unique for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EventKey(pub u64);
-/// A context; unique for ever.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ContextKey(pub u64);
-/// A queued operation; unique for ever. `number()` is the number that reports name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct OpKey(pub u64);
+use crate::checker::{Checker, Clock, Flaw, Sound};
+pub(crate) use fast_hash::FastHash;
+pub use keys::{
+    ContextKey, EventKey, Job, OpKey, Schedule, Status, Step, StreamKey, StreamKind, Target,
+    ThreadKey,
+};
+use pending::Pending;
+use ready::{Dice, Ready};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use streams::{Context, Stream};
+use threads::Threads;
+pub use wait::Wait;
 
-/// How a stream is ordered against its context's legacy stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StreamKind {
-    /// The context's legacy default stream.
-    Legacy,
-    /// A thread's default stream: ordered against the legacy stream like a blocking one.
-    PerThread,
-    /// Ordered against the legacy stream, both ways.
-    Blocking,
-    /// Not ordered against the legacy stream.
-    NonBlocking,
-}
-
-/// When queued work runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Schedule {
-    /// As soon as its dependencies are done.
-    #[default]
-    Eager,
-    /// Only when somebody waits, only what the waiter needs.
-    Lazy,
-    /// When this many more operations have been queued on the same context, or somebody waits.
-    Lag(u64),
-    /// At random, honouring only true dependencies; the seed reproduces the run.
-    Random(u64),
-}
-
-/// Work for a stream.
-#[derive(Clone, Debug)]
-pub struct Job<W> {
-    /// Handed back by [`Engine::poll`] or [`Engine::step`] when it is to run.
-    pub work: W,
-    /// The bytes that it uses; ignored when the checker is off.
-    pub accesses: Vec<Access>,
-    /// Virtual duration in nanoseconds.
-    pub duration_ns: u64,
-    /// What a report calls it; may be empty when the checker is off.
-    pub label: String,
-    /// True if it may use bytes that `accesses` does not name; counted.
-    pub unknown_accesses: bool,
-}
-
-/// Answer of a query.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// All the work asked about is done.
-    Done,
-    /// Some of it is not.
-    NotReady,
-}
-
-/// What a waiter must do next.
+/// An event's most recent record.
 #[derive(Debug)]
-pub enum Step<W> {
-    /// What was waited for is done, and the waiting thread's clock knows it.
-    Finished,
-    /// Run this work (the lock may be dropped meanwhile), call [`Engine::finished`], then ask again.
-    Run(OpKey, W),
-    /// Nothing can run until a gate opens or work in flight on another thread finishes.
-    Blocked,
+struct Record {
+    op: OpKey,
+    /// What is done when the record is done; None if recorded while the checker was off.
+    clock: Option<Clock>,
+    /// When it completed.
+    end_ns: Option<u64>,
+    /// The stream it was recorded on, or 0.
+    stream: u64,
 }
 
-/// What a host thread waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// All work queued on a stream so far.
-    Stream(StreamKey),
-    /// The event's most recent record; an event never recorded is done.
-    Event(EventKey),
-    /// All work queued on a context so far, destroyed streams included.
-    Context(ContextKey),
-    /// One operation.
-    Op(OpKey),
-    /// All work of all contexts.
-    Everything,
-}
-
-/// A wait begun: work queued later by other threads does not prolong it.
+/// An event.
 #[derive(Debug)]
-pub struct Wait {
-    _private: (),
+struct Event {
+    context: u64,
+    /// None: never recorded.
+    record: Option<Record>,
 }
 
-/// See the module.
+/// Streams, events and host threads of all devices; `W` is the work, opaque here.
+#[derive(Debug)]
 pub struct Engine<W, F: Flaw = Sound> {
     checker: Checker<F>,
-    work: PhantomData<W>,
+    threads: Threads,
+    contexts: BTreeMap<u64, Context>,
+    streams: HashMap<u64, Stream, FastHash>,
+    events: HashMap<u64, Event, FastHash>,
+    keys_given: u64,
+    operations: u64,
+    /// The stream of the operation queued last.
+    last_stream: u64,
+    pending: Pending<W>,
+    ready: Ready,
+    schedule: Schedule,
+    dice: Dice,
+    /// Operations of each device that are not due yet under `lag:k`, in order of submission.
+    not_due: HashMap<u32, VecDeque<OpKey>, FastHash>,
+    gates_open: HashSet<u64>,
+    gates_shut: HashMap<u64, Vec<OpKey>>,
+    prioritised: bool,
+    /// Queries answered "not ready" since the last submission.
+    asked_in_vain: u32,
+    now_ns: u64,
 }
 
-impl<W> Engine<W, Sound> {
+impl<W> Engine<W> {
     /// An engine with no contexts, eager, checker off, host threads ordered, at virtual time 0.
+    #[must_use]
     pub fn new() -> Self {
-        todo!()
+        Self::with_flaw(Sound)
     }
 }
 
-impl<W> Default for Engine<W, Sound> {
+impl<W> Default for Engine<W> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-#[allow(unused_variables)]
 impl<W, F: Flaw> Engine<W, F> {
-    /// May change at any time.
-    pub fn set_schedule(&mut self, schedule: Schedule) {
-        todo!()
+    /// As `new`, with a deliberate fault.
+    #[doc(hidden)]
+    pub fn with_flaw(flaw: F) -> Self {
+        Self {
+            checker: Checker::new(flaw),
+            threads: Threads::default(),
+            contexts: BTreeMap::new(),
+            streams: HashMap::default(),
+            events: HashMap::default(),
+            keys_given: 0,
+            operations: 0,
+            last_stream: 0,
+            pending: Pending::new(),
+            ready: Ready::default(),
+            schedule: Schedule::Eager,
+            dice: Dice::new(0),
+            not_due: HashMap::default(),
+            gates_open: HashSet::new(),
+            gates_shut: HashMap::new(),
+            prioritised: false,
+            asked_in_vain: 0,
+            now_ns: 0,
+        }
     }
-    /// The checker.
+
+    /// The checker, to set and to read.
     pub fn checker(&mut self) -> &mut Checker<F> {
         &mut self.checker
     }
+
     /// The checker, to read.
     pub fn checker_ref(&self) -> &Checker<F> {
         &self.checker
     }
-    /// True (the default): all host threads share one clock. False: separate clocks, joined only by signals.
-    pub fn set_threads_ordered(&mut self, ordered: bool) {
-        todo!()
-    }
-    /// The key of a host thread; the same for the same `os_thread`.
-    pub fn thread(&mut self, os_thread: u64) -> ThreadKey {
-        todo!()
-    }
-    /// What the thread did so far comes before whatever follows an `await_signal` of the same tag.
-    pub fn signal(&mut self, t: ThreadKey, tag: u64) {
-        todo!()
-    }
-    /// The other end of `signal`; without a signal before it, nothing.
-    pub fn await_signal(&mut self, t: ThreadKey, tag: u64) {
-        todo!()
-    }
-    /// A context without streams.
-    pub fn create_context(&mut self, device: u32) -> ContextKey {
-        todo!()
-    }
-    /// Destroys its streams; queued work still runs.
-    pub fn destroy_context(&mut self, context: ContextKey) {
-        todo!()
-    }
-    /// A stream, created by thread `t`. At most one Legacy a context.
-    pub fn create_stream(
-        &mut self,
-        t: ThreadKey,
-        context: ContextKey,
-        kind: StreamKind,
-        priority: i32,
-    ) -> StreamKey {
-        todo!()
-    }
-    /// Queued work still runs, and context waits still cover it.
-    pub fn destroy_stream(&mut self, stream: StreamKey) {
-        todo!()
-    }
-    /// An event, never recorded.
-    pub fn create_event(&mut self, context: ContextKey) -> EventKey {
-        todo!()
-    }
-    /// Forgets the event; waits made on it hold.
-    pub fn destroy_event(&mut self, event: EventKey) {
-        todo!()
-    }
-    /// Queues work: ordered after the stream's earlier work, by the legacy rules, and after what the thread knows. Judges its accesses now.
-    pub fn submit(&mut self, t: ThreadKey, stream: StreamKey, job: Job<W>) -> OpKey {
-        todo!()
-    }
-    /// As `submit`, but not ready before `gate_open(gate)`.
-    pub fn submit_gated(
-        &mut self,
-        t: ThreadKey,
-        stream: StreamKey,
-        job: Job<W>,
-        gate: u64,
-    ) -> OpKey {
-        todo!()
-    }
-    /// Opens a gate, for good.
-    pub fn gate_open(&mut self, gate: u64) {
-        todo!()
-    }
-    /// The event now stands for the stream's work so far.
-    pub fn record(&mut self, t: ThreadKey, event: EventKey, stream: StreamKey) {
-        todo!()
-    }
-    /// The event now stands for all work of the context so far.
-    pub fn record_context(&mut self, t: ThreadKey, event: EventKey, context: ContextKey) {
-        todo!()
-    }
-    /// The stream's later work waits for the event's most recent record; never recorded: nothing.
-    pub fn wait_event(&mut self, t: ThreadKey, stream: StreamKey, event: EventKey) {
-        todo!()
-    }
-    /// The later work of all the context's streams, present and future, waits for the event.
-    pub fn wait_event_context(&mut self, t: ThreadKey, context: ContextKey, event: EventKey) {
-        todo!()
-    }
-    /// Done if the stream's work so far is done; then the thread knows it.
-    pub fn query_stream(&mut self, t: ThreadKey, stream: StreamKey) -> Status {
-        todo!()
-    }
-    /// Done if the event's most recent record is done (or there is none); then the thread knows it.
-    pub fn query_event(&mut self, t: ThreadKey, event: EventKey) -> Status {
-        todo!()
-    }
-    /// Accesses by the host itself at this moment. Returns the operation number that reports name.
-    pub fn host_access(&mut self, t: ThreadKey, accesses: &[Access], label: &str) -> u64 {
-        todo!()
-    }
-    /// Begins a wait: fixes what is waited for.
-    pub fn begin_wait(&mut self, t: ThreadKey, target: Target) -> Wait {
-        todo!()
-    }
-    /// What the waiter must do next; after `Finished` the wait is over.
-    pub fn step_wait(&mut self, t: ThreadKey, wait: &Wait) -> Step<W> {
-        todo!()
-    }
-    /// `begin_wait` and one `step_wait`. With several host threads prefer those two: here, work that others queue between two steps is waited for as well.
-    pub fn step(&mut self, t: ThreadKey, target: Target) -> Step<W> {
-        todo!()
-    }
-    /// After every API call: work that the schedule wants run now. Ask until None.
-    pub fn poll(&mut self) -> Option<(OpKey, W)> {
-        todo!()
-    }
-    /// Work handed out by `poll` or `step` has run.
-    pub fn finished(&mut self, op: OpKey) {
-        todo!()
-    }
-    /// Streams, alive or destroyed, that have queued or running work.
+
+    /// Streams, alive or destroyed, that have queued or running operations; in order of creation.
     pub fn pending_streams(&self) -> Vec<StreamKey> {
-        todo!()
+        let busy =
+            |(&key, s): (&u64, &Stream)| self.pending.is_pending(s.tail).then_some(StreamKey(key));
+        let mut keys: Vec<_> = self.streams.iter().filter_map(busy).collect();
+        keys.sort_unstable();
+        keys
     }
-    /// Queued or running operations, records and waits included.
+
+    /// Number of queued or running operations, records and waits included.
     pub fn pending_ops(&self) -> usize {
-        todo!()
+        self.pending.len()
     }
-    /// Virtual time of the host, nanoseconds.
+
+    /// Is the operation queued or running?
+    pub fn is_pending(&self, op: OpKey) -> bool {
+        self.pending.is_pending(op)
+    }
+
+    /// Virtual time of the host in nanoseconds; never goes back.
     pub fn now_ns(&self) -> u64 {
-        todo!()
+        self.now_ns
     }
+
     /// Moves the host's virtual time on.
     pub fn advance(&mut self, ns: u64) {
-        todo!()
+        self.now_ns = self.now_ns.saturating_add(ns);
     }
-    /// Virtual time at which the event's most recent record completed; None while it has not.
+
+    /// Virtual time at which the event's most recent record completed; None while it has not, and for
+    /// an event never recorded.
     pub fn event_time_ns(&self, event: EventKey) -> Option<u64> {
-        todo!()
+        self.events.get(&event.0)?.record.as_ref()?.end_ns
+    }
+
+    fn new_key(&mut self) -> u64 {
+        self.keys_given += 1;
+        self.keys_given
+    }
+
+    fn new_number(&mut self) -> u64 {
+        self.operations += 1;
+        self.operations
     }
 }

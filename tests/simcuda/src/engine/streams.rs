@@ -1,0 +1,198 @@
+//! Contexts, streams and events: their making and their end.
+//!
+//! A destroyed stream stays in its context until its queued work is done: context waits and the legacy
+//! stream still wait for it. What it did stays known to the context for ever.
+#![forbid(unsafe_code)]
+
+use super::keys::OpKey;
+use super::pending::New;
+use super::{ContextKey, Engine, Event, EventKey, StreamKey, StreamKind, ThreadKey};
+use crate::checker::{Clock, Fault, Flaw};
+
+/// A context.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub device: u32,
+    pub alive: bool,
+    /// All its streams, also destroyed ones that still have work.
+    pub streams: Vec<u64>,
+    pub legacy: Option<u64>,
+    /// What destroyed streams did: all of them, and those that the legacy stream waits for.
+    pub gone: Clock,
+    pub gone_blocking: Clock,
+    /// When the last work of destroyed streams ended.
+    pub gone_end_ns: u64,
+    /// The most recent record of the whole context.
+    pub recorder: OpKey,
+    /// What streams created later wait for: records, their clocks, and the ends of those done.
+    pub awaited: Vec<OpKey>,
+    pub awaited_clock: Clock,
+    pub awaited_ns: u64,
+}
+
+/// A stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub context: u64,
+    pub kind: StreamKind,
+    pub priority: i32,
+    pub alive: bool,
+    /// Its most recent operation.
+    pub tail: OpKey,
+    /// When its last finished operation ended.
+    pub end_ns: u64,
+    /// Its clock; given at the first use that the checker sees.
+    pub slot: Option<u32>,
+}
+
+impl<W, F: Flaw> Engine<W, F> {
+    /// A context without streams on a device.
+    pub fn create_context(&mut self, device: u32) -> ContextKey {
+        let key = self.new_key();
+        let context = Context {
+            device,
+            alive: true,
+            streams: Vec::new(),
+            legacy: None,
+            gone: Clock::nothing(),
+            gone_blocking: Clock::nothing(),
+            gone_end_ns: 0,
+            recorder: OpKey::NONE,
+            awaited: Vec::new(),
+            awaited_clock: Clock::nothing(),
+            awaited_ns: 0,
+        };
+        self.contexts.insert(key, context);
+        ContextKey(key)
+    }
+
+    /// Destroys its streams and events; queued work still runs.
+    pub fn destroy_context(&mut self, context: ContextKey) {
+        let Some(c) = self.contexts.get_mut(&context.0) else { return };
+        c.alive = false;
+        self.events.retain(|_, event| event.context != context.0);
+        for stream in c.streams.clone() {
+            self.destroy_stream(StreamKey(stream));
+        }
+        self.drop_context_if_over(context.0);
+    }
+
+    /// A stream made by thread `t`; its work comes after what `t` knows now. At most one Legacy stream
+    /// a context. Ready work of a lower `priority` number goes first, as a hint, when eager or lazy.
+    pub fn create_stream(
+        &mut self,
+        t: ThreadKey,
+        context: ContextKey,
+        kind: StreamKind,
+        priority: i32,
+    ) -> StreamKey {
+        let key = self.new_key();
+        let creator = self.checker.is_on().then(|| self.host_slot(t));
+        let slot = creator.map(|creator| self.new_slot(creator));
+        let Some(c) = self.contexts.get_mut(&context.0) else {
+            debug_assert!(false, "a stream for context {}, which does not exist", context.0);
+            return StreamKey(key);
+        };
+        c.streams.push(key);
+        if kind == StreamKind::Legacy {
+            debug_assert!(c.legacy.is_none(), "a second legacy stream");
+            c.legacy = Some(key);
+        }
+        if let Some(slot) = slot {
+            self.checker.order.join(slot, &c.awaited_clock);
+            self.checker.order.tick(slot);
+        }
+        let (awaited, end_ns) = (c.awaited.clone(), c.awaited_ns);
+        let context = context.0;
+        let (alive, tail) = (true, OpKey::NONE);
+        let stream = Stream { context, kind, priority, alive, tail, end_ns, slot };
+        self.prioritised |= priority != 0;
+        self.streams.insert(key, stream);
+        if awaited.iter().any(|&op| self.pending.is_pending(op)) {
+            self.queue_wait(key, &awaited);
+        }
+        StreamKey(key)
+    }
+
+    /// Queued work still runs, and context waits and the legacy stream still wait for it.
+    pub fn destroy_stream(&mut self, stream: StreamKey) {
+        let Some(s) = self.streams.get_mut(&stream.0).filter(|s| s.alive) else { return };
+        s.alive = false;
+        let (slot, context, kind) = (s.slot, s.context, s.kind);
+        let legacy_waits = follows_legacy(kind, self.checker.flaw);
+        if let (Some(slot), Some(c)) = (slot, self.contexts.get_mut(&context)) {
+            let clock = self.checker.order.clock(slot);
+            c.gone.join(clock);
+            if legacy_waits {
+                c.gone_blocking.join(clock);
+            }
+            self.checker.order.retire(slot);
+        }
+        self.drop_stream_if_over(stream.0);
+    }
+
+    /// An event of the context, never recorded.
+    pub fn create_event(&mut self, context: ContextKey) -> EventKey {
+        let key = self.new_key();
+        self.events.insert(key, Event { context: context.0, record: None });
+        EventKey(key)
+    }
+
+    /// Forgets the event; waits made on it hold.
+    pub fn destroy_event(&mut self, event: EventKey) {
+        self.events.remove(&event.0);
+    }
+
+    /// A clock slot for a stream made (or first seen) by the actor `creator`.
+    pub(super) fn new_slot(&mut self, creator: u32) -> u32 {
+        let careless = self.checker.flaw.has(Fault::SlotReusedEarly);
+        self.checker.order.add(Some(creator), careless)
+    }
+
+    /// Queues a wait for `awaited` on the stream, without the legacy rules.
+    pub(super) fn queue_wait(&mut self, stream: u64, awaited: &[OpKey]) {
+        let Some(s) = self.streams.get(&stream) else { return };
+        let (tail, end_ns) = (s.tail, s.end_ns);
+        let new = New { work: None, duration_ns: 0, event: 0, ..self.new_on(stream) };
+        let op = self.add(new);
+        self.pending.after(op, tail, end_ns);
+        for &earlier in awaited {
+            self.pending.after(op, earlier, 0);
+        }
+        self.queued(op);
+    }
+
+    /// A destroyed stream without work leaves its context.
+    pub(super) fn drop_stream_if_over(&mut self, stream: u64) {
+        let Some(s) = self.streams.get(&stream) else { return };
+        if s.alive || self.pending.is_pending(s.tail) {
+            return;
+        }
+        let (context, end_ns) = (s.context, s.end_ns);
+        self.streams.remove(&stream);
+        if let Some(c) = self.contexts.get_mut(&context) {
+            c.streams.retain(|&key| key != stream);
+            c.gone_end_ns = c.gone_end_ns.max(end_ns);
+            if c.legacy == Some(stream) {
+                c.legacy = None;
+            }
+        }
+        self.drop_context_if_over(context);
+    }
+
+    fn drop_context_if_over(&mut self, context: u64) {
+        if self.contexts.get(&context).is_some_and(|c| !c.alive && c.streams.is_empty()) {
+            self.contexts.remove(&context);
+        }
+    }
+}
+
+/// Is a stream of this kind ordered against the legacy stream?
+pub(super) fn follows_legacy(kind: StreamKind, flaw: impl Flaw) -> bool {
+    match kind {
+        StreamKind::Legacy => false,
+        StreamKind::Blocking => true,
+        StreamKind::PerThread => !flaw.has(Fault::PerThreadIsNonBlocking),
+        StreamKind::NonBlocking => flaw.has(Fault::NonBlockingIsBlocking),
+    }
+}
