@@ -22,6 +22,8 @@ pub struct Outcome {
     pub ran: Vec<usize>,
     /// For each step: how many works had run when it was over.
     pub ran_by: Vec<usize>,
+    /// For each step: how many operations were pending when it was over.
+    pub pending_by: Vec<usize>,
     /// The stream key on which each step worked, 0 if none.
     pub streams: Vec<u64>,
 }
@@ -40,13 +42,15 @@ struct Driver<F: Flaw> {
 /// Runs `program` under a schedule. The work of step i carries i.
 pub fn run<F: Flaw>(program: &Program, schedule: Schedule, flaw: F) -> Outcome {
     let mut d = Driver::start(program, schedule, flaw);
-    let (mut answers, mut ran_by, mut streams) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut answers, mut streams) = (Vec::new(), Vec::new());
+    let (mut ran_by, mut pending_by) = (Vec::new(), Vec::new());
     for index in 0..program.steps.len() {
         answers.push(d.step(program, index));
         while let Some((op, work)) = d.engine.poll() {
             d.perform(op, work);
         }
         ran_by.push(d.ran.len());
+        pending_by.push(d.engine.pending_ops());
         streams.push(match program.steps[index].act {
             Act::Work { stream, .. } => d.streams[stream].0,
             _ => 0,
@@ -57,7 +61,7 @@ pub fn run<F: Flaw>(program: &Program, schedule: Schedule, flaw: F) -> Outcome {
     let reports = d.engine.checker().take_reports();
     let step = |op: u64| d.steps_of_ops.get(&op).copied().unwrap_or(usize::MAX);
     let findings = reports.iter().map(|r| (step(r.first_op), step(r.second_op), r.kind)).collect();
-    Outcome { findings, reports, answers, ran: d.ran, ran_by, streams }
+    Outcome { findings, reports, answers, ran: d.ran, ran_by, pending_by, streams }
 }
 
 impl<F: Flaw> Driver<F> {

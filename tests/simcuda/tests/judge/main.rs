@@ -3,14 +3,20 @@
 //! into the checker are caught by these tests. The scheduler is held to the same graph.
 
 mod drive;
+mod engine;
+mod planted;
 mod program;
 mod reference;
+mod schedule;
+mod speed;
 
 use drive::{Finding, Outcome, run};
+use planted::Case;
 use program::{Dice, Program};
 use reference::{Graph, has_race, verdict};
-use simcuda::checker::{Flaw, Sound};
+use simcuda::checker::{ALL_FAULTS, Flaw, Planted, Sound};
 use simcuda::engine::Schedule::{self, Eager, Lag, Lazy, Random};
+use std::collections::BTreeSet;
 
 /// Random programs compared.
 const PROGRAMS: u64 = 100_000;
@@ -56,4 +62,64 @@ fn the_verdict_on_random_programs_is_that_of_brute_force() {
     println!("{with} runs with reports, {without} without; queries: {done} done, {not_ready} not");
     assert!(with > 10_000 && without > 10_000, "{with} runs with reports, {without} without");
     assert!(done > 1000 && not_ready > 1000, "queries: {done} done, {not_ready} not ready");
+}
+
+/// Checks a wrong program and its mended twin; the error says what is wrong with the checker.
+fn check_case<F: Flaw>(case: &Case, flaw: F) -> Result<(), String> {
+    let fail = |what: String| Err(format!("{}: {what}", case.name));
+    let wrong = compare(&case.wrong, case.schedule, flaw)?;
+    let [report] = &wrong.reports[..] else {
+        return fail(format!("{} reports: {:#?}", wrong.reports.len(), wrong.reports));
+    };
+    if wrong.findings[0] != (case.sides.0, case.sides.1, case.kind) {
+        return fail(format!("wrong sides: {report}"));
+    }
+    if (report.offset, report.bytes) != case.range {
+        return fail(format!("wrong bytes: {report}"));
+    }
+    for (side, step) in [(&report.first, case.sides.0), (&report.second, case.sides.1)] {
+        let thread = 70 + case.wrong.steps[step].thread;
+        let by = match wrong.streams[step] {
+            0 => format!("by host thread {thread} itself"),
+            stream => format!("stream {stream}, submitted by host thread {thread}"),
+        };
+        let named = side.contains(&format!("work{step} (")) && side.contains(&by);
+        if !named || !report.to_string().contains(side) {
+            return fail(format!("a side is not named: {report}"));
+        }
+    }
+    let mended = compare(&case.mended, case.schedule, flaw)?;
+    if !mended.reports.is_empty() {
+        return fail(format!("mended, but reported: {:#?}", mended.reports));
+    }
+    Ok(())
+}
+
+#[test]
+fn each_wrong_program_is_reported_once_and_its_mended_twin_is_silent() {
+    let cases = planted::cases();
+    let names: BTreeSet<&str> = cases.iter().map(|case| case.name).collect();
+    assert!(names.len() >= 30, "{} kinds of mistakes", names.len());
+    let wrong: Vec<String> = cases.iter().filter_map(|c| check_case(c, Sound).err()).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn each_fault_in_the_checker_is_caught() {
+    let cases = planted::cases();
+    let mut missed = Vec::new();
+    for fault in ALL_FAULTS {
+        let flaw = Planted(fault);
+        let planted = cases.iter().filter(|case| check_case(case, flaw).is_err()).count();
+        let mut dice = Dice::new(1);
+        let random = (1..=PROGRAMS).find(|&seed| {
+            let program = program::random(&mut dice);
+            compare(&program, schedules(seed)[seed as usize % 4], flaw).is_err()
+        });
+        println!("{fault:?}: {planted} planted programs, random program {random:?}");
+        if planted == 0 && random.is_none() {
+            missed.push(fault);
+        }
+    }
+    assert!(missed.is_empty(), "not caught: {missed:?}");
 }

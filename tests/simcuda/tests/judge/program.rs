@@ -100,9 +100,7 @@ pub struct Dice(u64);
 
 impl Dice {
     pub fn new(seed: u64) -> Self {
-        let mut dice = Self(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) | 1);
-        (0..4).for_each(|_| drop(dice.below(2)));
-        dice
+        Self(seed.wrapping_mul(0x2545_F491_4F6C_DD1D) | 1)
     }
 
     pub fn below(&mut self, n: usize) -> usize {

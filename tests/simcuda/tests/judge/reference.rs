@@ -23,7 +23,7 @@ struct Stream {
 pub struct Graph {
     /// For each node a set of nodes (bits) that come before it.
     before: Vec<u128>,
-    /// For each step, the node of its work or host access.
+    /// For each step, the node of its work, its host access, or its wait or query answered Done.
     nodes: Vec<Option<usize>>,
     streams: Vec<Stream>,
     /// The stream in each variable.
@@ -93,7 +93,7 @@ impl Graph {
                 }
             }
             Act::WaitContext { context, event } => {
-                let Some(record) = self.events[event] else { return None };
+                let record = self.events[event]?;
                 self.awaited[context].push(record);
                 for s in 0..self.streams.len() {
                     if self.streams[s].alive && self.streams[s].context == context {
@@ -101,11 +101,11 @@ impl Graph {
                     }
                 }
             }
-            Act::Sync { of } => drop(self.join(t, of)),
+            Act::Sync { of } => return Some(self.join(t, of)),
             Act::Query { of: Of::Context(_) | Of::Everything } if done => {
-                drop(self.join(t, Of::Stream(0)));
+                return Some(self.join(t, Of::Stream(0)));
             }
-            Act::Query { of } if done => drop(self.join(t, of)),
+            Act::Query { of } if done => return Some(self.join(t, of)),
             Act::Query { .. } => {}
             Act::Recycle { stream } => {
                 let old = self.variables[stream];
@@ -119,7 +119,9 @@ impl Graph {
                 }
             }
             Act::Signal { tag } => self.tags[tag as usize].extend(self.threads[t]),
-            Act::Await { tag } => drop(self.by_host(t, self.tags[tag as usize].clone())),
+            Act::Await { tag } => {
+                self.by_host(t, self.tags[tag as usize].clone());
+            }
         }
         None
     }
