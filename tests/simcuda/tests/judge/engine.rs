@@ -152,6 +152,40 @@ fn a_wait_begun_is_not_prolonged_by_later_work() {
 }
 
 #[test]
+fn a_synchronous_call_teaches_its_thread() {
+    for schedule in [Schedule::Eager, Schedule::Lazy, Schedule::Lag(9), Schedule::Random(2)] {
+        let mut w = World::new(schedule, Mode::Log);
+        let (a, b) = (w.stream(), w.stream());
+        w.submit(b, 1, &[access(Write, 8, 8)]);
+        let op = w.submit(a, 2, &[access(Write, 0, 8)]);
+        w.poll();
+        assert!(w.wait(Target::Op(op)));
+        assert!(!w.engine.is_pending(op));
+        w.engine.host_access(w.t, &[access(Read, 0, 8)], "host");
+        assert!(w.reports().is_empty(), "{schedule:?}");
+        w.engine.host_access(w.t, &[access(Read, 8, 8)], "host");
+        assert_eq!(w.reports().len(), 1, "the other stream was not waited for: {schedule:?}");
+    }
+}
+
+#[test]
+fn threads_may_be_separated_and_ordered_again() {
+    let mut w = World::new(Schedule::Eager, Mode::Log);
+    let other = w.engine.thread(2);
+    assert_eq!(w.engine.thread(2), other);
+    w.engine.host_access(other, &[access(Write, 0, 8)], "together");
+    w.engine.set_threads_ordered(false);
+    w.engine.host_access(w.t, &[access(Write, 0, 8)], "apart, but after");
+    assert!(w.reports().is_empty());
+    w.engine.host_access(other, &[access(Read, 0, 8)], "apart");
+    assert_eq!(w.reports().len(), 1);
+    w.engine.set_threads_ordered(true);
+    w.engine.host_access(w.t, &[access(Write, 0, 8)], "together again");
+    w.engine.host_access(other, &[access(Write, 0, 8)], "together again");
+    assert!(w.reports().is_empty());
+}
+
+#[test]
 fn virtual_time_follows_the_dependencies() {
     for schedule in [Schedule::Eager, Schedule::Lazy, Schedule::Lag(2), Schedule::Random(9)] {
         let mut w = World::new(schedule, Mode::Off);
