@@ -67,7 +67,9 @@ fn devices_are_what_the_configuration_says() {
 fn no_devices_and_wrong_configurations() {
     let s = fresh(&[("devices", "0")]);
     assert_eq!(s.cuInit(0), NO_DEVICE);
-    assert!(s.sim.configure("memory", "1GiB").expect_err("too late").to_string().contains("cuInit"));
+    assert!(
+        s.sim.configure("memory", "1GiB").expect_err("too late").to_string().contains("cuInit")
+    );
     s.sim.reset();
     let why = s.sim.configure("memory", "lots").expect_err("no size").to_string();
     assert!(why.contains("lots") && why.contains("80GiB"), "{why}");

@@ -71,7 +71,8 @@ fn wrong_arguments_of_alloc_and_free_change_nothing() {
 #[test]
 fn addresses_are_aligned_apart_and_come_back() {
     let s = session(&[]);
-    let blocks: Vec<_> = [1, 511, 512, 513, MIB, PAGE, 3 * PAGE + 1].map(|n| (s.alloc(n), n)).into();
+    let blocks: Vec<_> =
+        [1, 511, 512, 513, MIB, PAGE, 3 * PAGE + 1].map(|n| (s.alloc(n), n)).into();
     let mut ends: Vec<_> = blocks.iter().map(|(a, n)| (*a, a + *n as u64)).collect();
     ends.sort();
     assert!(ends.windows(2).all(|pair| pair[0].1 <= pair[1].0), "apart");

@@ -173,6 +173,19 @@ fn a_waiting_thread_lets_others_in_and_goes_on_when_the_gate_opens() {
 }
 
 #[test]
+fn a_kernel_may_take_real_time() {
+    let s = session(&[]);
+    let (stream, block) = (s.stream(), s.alloc(8));
+    let began = std::time::Instant::now();
+    s.launch("simcuda_spin_real", &[30_000_000], stream);
+    ok!(s.cuMemsetD8Async(block, 1, 8, stream));
+    ok!(s.cuStreamSynchronize(stream));
+    assert!(began.elapsed().as_millis() >= 30);
+    assert_eq!(s.peek(block, 1), [1]);
+    assert!(s.sim.time_ns() >= 30_000_000, "and as much virtual time");
+}
+
+#[test]
 fn a_context_event_covers_all_its_streams() {
     let s = session(&[("checker", "log"), ("schedule", "lazy")]);
     let (a, b, c, event) = (s.stream(), s.stream(), s.stream(), s.event());
@@ -420,8 +433,14 @@ fn unknown_kernels_do_nothing_and_are_counted() {
     let f = s.function("some_kernel_of_a_program");
     assert_eq!(s.cuLaunchKernel(f, 1, 1, 1, 32, 1, 1, 0, 0, std::ptr::null(), std::ptr::null()), 0);
     assert_eq!(s.sim.unknown_launches(), 1);
-    assert_eq!(s.cuLaunchKernel(f, 0, 1, 1, 1, 1, 1, 0, 0, std::ptr::null(), std::ptr::null()), INVALID_VALUE);
-    assert_eq!(s.cuLaunchKernel(f, 1, 1, 1, 1025, 1, 1, 0, 0, std::ptr::null(), std::ptr::null()), INVALID_VALUE);
+    assert_eq!(
+        s.cuLaunchKernel(f, 0, 1, 1, 1, 1, 1, 0, 0, std::ptr::null(), std::ptr::null()),
+        INVALID_VALUE
+    );
+    assert_eq!(
+        s.cuLaunchKernel(f, 1, 1, 1, 1025, 1, 1, 0, 0, std::ptr::null(), std::ptr::null()),
+        INVALID_VALUE
+    );
     assert_eq!(s.try_launch(f + 64, &[], 0), INVALID_HANDLE);
     let mut name = std::ptr::null();
     ok!(s.cuFuncGetName(&mut name, f));

@@ -284,7 +284,10 @@ fn use_of_what_was_unmapped_names_who_did_it() {
     ok!(s.cuMemUnmap(range, PAGE));
     s.launch("simcuda_fill", &[range + 64, 8, 1], 0);
     let reports = s.sim.reports();
-    assert!(reports[0].contains("use after free") && reports[0].contains("cuMemUnmap"), "{reports:?}");
+    assert!(
+        reports[0].contains("use after free") && reports[0].contains("cuMemUnmap"),
+        "{reports:?}"
+    );
     assert!(reports[0].contains("simcuda_fill"), "{reports:?}");
     assert_eq!(s.cuStreamSynchronize(0), ILLEGAL_ADDRESS);
     ok!(s.cuDevicePrimaryCtxReset_v2(0));
@@ -333,7 +336,11 @@ fn an_object_is_shared_by_its_file() {
     let (mut handle, mut fd, mut imported) = (0, -1, 0);
     ok!(s.cuMemCreate(&mut handle, PAGE, &properties(1, 1), 0));
     let plain = s.create(PAGE, 0);
-    assert_eq!(s.cuMemExportToShareableHandle(&mut fd, plain, 1, 0), INVALID_VALUE, "not asked for");
+    assert_eq!(
+        s.cuMemExportToShareableHandle(&mut fd, plain, 1, 0),
+        INVALID_VALUE,
+        "not asked for"
+    );
     assert_eq!(s.cuMemExportToShareableHandle(&mut fd, handle, 2, 0), INVALID_VALUE);
     ok!(s.cuMemExportToShareableHandle(&mut fd, handle, 1, 0));
     ok!(s.cuMemImportFromShareableHandle(&mut imported, fd as usize, 1));
