@@ -1,7 +1,18 @@
 //! A caching CUDA memory allocator for every program.
 
+pub mod abi;
+pub(crate) mod device;
+pub(crate) mod driver;
 pub mod error;
+pub(crate) mod hash;
+pub mod heap;
+pub(crate) mod limbo;
 pub(crate) mod mutants;
+pub mod options;
+pub(crate) mod owners;
+pub mod process;
 pub mod size;
 pub mod stats;
+pub(crate) mod streams;
+pub(crate) mod sync;
 pub mod types;

@@ -10,8 +10,8 @@
 /// program built against an older cuddy.h keeps working. New fields are added at the end only.
 ///
 /// At every moment allocated <= active <= reserved <= reserved_peak, and requested <= allocated.
-/// "peak" is the largest value since the last cuddy_reset_peak_stats(), "total" the sum of all that
-/// was ever added since the last cuddy_reset_accumulated_stats().
+/// "peak" is the largest value since the last cuddy_reset_peak_memory_stats(), "total" the sum of all
+/// that was added since the last cuddy_reset_accumulated_memory_stats().
 #[allow(non_camel_case_types)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -75,4 +75,172 @@ pub struct cuddy_stats {
     pub limbo_block_count: u64,
     /// Driver calls made on behalf of this device.
     pub driver_call_count: u64,
+}
+
+impl cuddy_stats {
+    /// Nothing has happened yet.
+    pub(crate) const NONE: Self = Self {
+        struct_size: size_of::<Self>() as u64,
+        requested: 0,
+        requested_peak: 0,
+        requested_total: 0,
+        allocated: 0,
+        allocated_peak: 0,
+        allocated_total: 0,
+        active: 0,
+        active_peak: 0,
+        reserved: 0,
+        reserved_peak: 0,
+        reserved_total: 0,
+        cached: 0,
+        unmapped: 0,
+        limit: u64::MAX,
+        largest_free: 0,
+        quarantined: 0,
+        live_block_count: 0,
+        live_block_peak_count: 0,
+        malloc_count: 0,
+        free_count: 0,
+        hit_count: 0,
+        miss_count: 0,
+        harvest_count: 0,
+        wait_count: 0,
+        retry_count: 0,
+        out_of_memory_count: 0,
+        limbo_block_count: 0,
+        driver_call_count: 0,
+    };
+
+    /// A request of `requested` bytes got a block of `bytes`.
+    #[inline]
+    pub(crate) fn served(&mut self, bytes: u64, requested: u64) {
+        self.requested += requested;
+        self.requested_total += requested;
+        self.requested_peak = self.requested_peak.max(self.requested);
+        self.allocated += bytes;
+        self.allocated_total += bytes;
+        self.allocated_peak = self.allocated_peak.max(self.allocated);
+        self.active += bytes;
+        self.active_peak = self.active_peak.max(self.active);
+        self.live_block_count += 1;
+        self.live_block_peak_count = self.live_block_peak_count.max(self.live_block_count);
+        self.malloc_count += 1;
+    }
+
+    /// A block was freed, and may be used again at once.
+    #[inline]
+    pub(crate) fn freed(&mut self, bytes: u64, requested: u64) {
+        self.freed_to_limbo(bytes, requested);
+        self.settled(bytes);
+    }
+
+    /// A block was freed, but other streams may still be using it: it stays active.
+    pub(crate) fn freed_to_limbo(&mut self, bytes: u64, requested: u64) {
+        self.requested -= requested;
+        self.allocated -= bytes;
+        self.live_block_count -= 1;
+        self.free_count += 1;
+        self.limbo_block_count += 1;
+    }
+
+    /// A block left limbo.
+    pub(crate) fn settled(&mut self, bytes: u64) {
+        self.active -= bytes;
+        self.limbo_block_count -= 1;
+    }
+
+    /// The driver gave memory.
+    pub(crate) fn grew(&mut self, bytes: u64) {
+        self.reserved += bytes;
+        self.reserved_total += bytes;
+        self.reserved_peak = self.reserved_peak.max(self.reserved);
+    }
+
+    /// The driver took memory back.
+    pub(crate) fn shrank(&mut self, bytes: u64) {
+        self.reserved -= bytes;
+    }
+
+    /// The device was reset: nothing is left. Peaks and totals stay.
+    pub(crate) fn lose_everything(&mut self) {
+        self.requested = 0;
+        self.allocated = 0;
+        self.active = 0;
+        self.reserved = 0;
+        self.unmapped = 0;
+        self.quarantined = 0;
+        self.live_block_count = 0;
+        self.limbo_block_count = 0;
+    }
+
+    /// Every peak becomes what is now.
+    pub(crate) fn reset_peaks(&mut self) {
+        self.requested_peak = self.requested;
+        self.allocated_peak = self.allocated;
+        self.active_peak = self.active;
+        self.reserved_peak = self.reserved;
+        self.live_block_peak_count = self.live_block_count;
+    }
+
+    /// Every total, and every count of events, starts at zero again.
+    pub(crate) fn reset_accumulated(&mut self) {
+        self.requested_total = 0;
+        self.allocated_total = 0;
+        self.reserved_total = 0;
+        self.malloc_count = 0;
+        self.free_count = 0;
+        self.hit_count = 0;
+        self.miss_count = 0;
+        self.harvest_count = 0;
+        self.wait_count = 0;
+        self.retry_count = 0;
+        self.out_of_memory_count = 0;
+        self.driver_call_count = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_inequalities_hold_through_a_life() {
+        let mut stats = cuddy_stats::NONE;
+        stats.grew(2 << 20);
+        stats.served(1024, 1000);
+        stats.served(512, 1);
+        stats.freed_to_limbo(1024, 1000);
+        assert_eq!((stats.requested, stats.allocated, stats.active), (1, 512, 1536));
+        assert_eq!((stats.limbo_block_count, stats.live_block_count), (1, 1));
+        stats.settled(1024);
+        stats.freed(512, 1);
+        assert_eq!((stats.requested, stats.allocated, stats.active), (0, 0, 0));
+        assert_eq!(
+            (stats.requested_peak, stats.allocated_peak, stats.active_peak),
+            (1001, 1536, 1536)
+        );
+        assert_eq!((stats.malloc_count, stats.free_count, stats.live_block_peak_count), (2, 2, 2));
+        stats.shrank(2 << 20);
+        assert_eq!(
+            (stats.reserved, stats.reserved_peak, stats.reserved_total),
+            (0, 2 << 20, 2 << 20)
+        );
+    }
+
+    #[test]
+    fn resets_touch_what_they_name_only() {
+        let mut stats = cuddy_stats::NONE;
+        stats.served(2048, 2048);
+        stats.served(1024, 1024);
+        stats.freed(1024, 1024);
+        stats.reset_peaks();
+        assert_eq!(
+            (stats.allocated, stats.allocated_peak, stats.allocated_total),
+            (2048, 2048, 3072)
+        );
+        stats.reset_accumulated();
+        assert_eq!((stats.allocated, stats.allocated_peak, stats.allocated_total), (2048, 2048, 0));
+        stats.freed(2048, 2048);
+        assert_eq!((stats.allocated, stats.allocated_peak, stats.free_count), (0, 2048, 1));
+    }
 }

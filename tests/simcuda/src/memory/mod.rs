@@ -27,7 +27,8 @@ use table::{Kind, Mapping, Table};
 pub const ALIGNMENT: u64 = 512;
 const LARGE: u64 = 2 << 20;
 const ADDRESSES: u64 = 16 << 40;
-const LEAST_ADDRESSES: u64 = 1 << 36;
+/// Valgrind has less than 2^36 for its client.
+const LEAST_ADDRESSES: u64 = 1 << 33;
 
 /// All memory of the simulated machine, as this process sees it.
 #[derive(Debug)]
@@ -64,7 +65,8 @@ impl Memory {
             table: Table::default(),
             history: History::default(),
             granularity,
-            linear: Linear::new(wish.clamp(1 << 40, 64 << 40))?,
+            linear: Linear::new(wish.clamp(1 << 40, 64 << 40))
+                .or_else(|_| Linear::new(wish.max(1 << 32)))?,
             addresses: Extents::new(first, arena.start + arena.bytes),
             arena,
             objects: HashMap::new(),

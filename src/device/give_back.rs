@@ -1,0 +1,99 @@
+#![forbid(unsafe_code)]
+//! Giving memory back to the driver, and keeping within a limit.
+//!
+//! `trim(keep)` ends with `reserved <= max(keep, what live blocks hold)`: first the pages kept
+//! without an address, then free pages or segments, once their last users have finished.
+
+use super::reclaim::Stop;
+use super::take_back::total;
+use super::work::{Turn, Work, latest};
+use super::{Device, Store};
+use crate::error::Error;
+use crate::types::Stamp;
+
+impl Device {
+    /// Gives cached memory back until no more than `keep` bytes are reserved. Waits for the streams
+    /// that used it last. How many bytes were given back.
+    pub(crate) fn trim(&self, keep: u64) -> Result<u64, Error> {
+        let Turn::Mine(mut work) = Work::begin(self, None)? else { return Ok(0) };
+        let before = self.books.lock().stats.reserved;
+        let outcome = work.trim(keep);
+        let books = self.books.lock();
+        #[cfg(debug_assertions)]
+        if work.still_mine_in(&books) {
+            books.check();
+        }
+        let given = before.saturating_sub(books.stats.reserved);
+        match outcome {
+            // At the process's end the driver has already taken everything; after a reset too.
+            Ok(()) | Err(Stop::Reset | Stop::Failed(Error::Shutdown)) => Ok(given),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    /// The most that may be reserved, in bytes; `u64::MAX` is no limit.
+    pub(crate) fn limit(&self) -> u64 {
+        self.books.lock().stats.limit
+    }
+
+    /// Sets the limit, and gives back what is cached above it. Live blocks stay, whatever they hold.
+    pub(crate) fn set_limit(&self, bytes: u64) -> Result<(), Error> {
+        let over = {
+            let mut books = self.books.lock();
+            books.stats.limit = bytes;
+            books.stats.reserved > bytes
+        };
+        if over {
+            self.trim(bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The device's memory, in bytes.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+}
+
+impl Work<'_> {
+    /// See [`Device::trim`].
+    fn trim(&mut self, keep: u64) -> Result<(), Stop> {
+        let device = self.device;
+        let excess = || device.books.lock().stats.reserved.saturating_sub(keep);
+        self.release_kept(excess())?;
+        if excess() == 0 {
+            return Ok(());
+        }
+        self.empty_limbo()?;
+        let excess = excess();
+        let runs = device.store.claim(&mut device.books.lock(), excess, &|_, _| true)?;
+        if total(&runs) == 0 {
+            return Ok(());
+        }
+        let taken = self.take(runs)?;
+        if let Store::Pages(_) = device.store {
+            self.release_kept(taken)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until no freed block is in use by another stream.
+    fn empty_limbo(&mut self) -> Result<(), Stop> {
+        let device = self.device;
+        device.settle_passed(&self.inside)?;
+        let mut stamps: Vec<Stamp> = Vec::new();
+        let mut outcome = Ok(());
+        device.books.lock().limbo.waits(|_, stamp| {
+            if outcome.is_ok() {
+                outcome = latest(&mut stamps, stamp);
+            }
+        });
+        outcome?;
+        let waits = device.waits_for(&stamps, None)?;
+        if !self.wait(waits)? {
+            return Err(Stop::Reset);
+        }
+        device.books.lock().settle();
+        Ok(())
+    }
+}

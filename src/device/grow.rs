@@ -1,0 +1,171 @@
+#![forbid(unsafe_code)]
+//! Growing by pages: all or nothing.
+//!
+//! The heap says which pages a block needs; handles are taken from the kept ones or created, mapped,
+//! and made accessible by one call a run. If any call fails, everything is put back: pages unmapped,
+//! their handles kept, the claim aborted. What cannot be put back is quarantined.
+
+use super::reclaim::{Miss, Stop};
+use crate::error::DriverError;
+use crate::heap::{Block, Growth, PageRun};
+use crate::mutants::mutant;
+use crate::types::Address;
+
+/// From so many pages on, the driver is asked what it has before they are created one by one.
+const MANY_PAGES: u64 = 32;
+
+impl Miss<'_> {
+    /// Maps what the request needs. `None` if memory (then `short` says how much) or addresses lack.
+    pub(super) fn grow_pages(&mut self, page: u64) -> Result<Option<Block>, Stop> {
+        if self.plan.is_none() {
+            self.plan = self.make_plan()?;
+        }
+        let Some(need) = self.plan.as_ref().map(Growth::new_bytes) else {
+            self.unreachable = true;
+            return Ok(None);
+        };
+        self.short = self.fill(need, page)?;
+        if self.short > 0 {
+            return Ok(None);
+        }
+        let Some(plan) = self.plan.take() else { return Ok(None) };
+        match self.map(&plan, page) {
+            Ok(()) => self.commit(plan).map(Some),
+            Err((error, stuck)) => {
+                self.abort(plan, &stuck)?;
+                match error.is_out_of_memory() {
+                    true => self.refused = Some(error),
+                    false => return Err(error.into()),
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Claims the place that needs the fewest new pages, on more addresses if need be.
+    fn make_plan(&mut self) -> Result<Option<Growth>, Stop> {
+        let device = self.work.device;
+        let plan = device.books.lock().heap.claim_growth(&self.request, u64::MAX)?;
+        if plan.is_some() {
+            return Ok(plan);
+        }
+        let bytes = self.request.bytes + self.request.alignment;
+        if !device.reserve_more(self.work.growing(), bytes)? {
+            return Ok(None);
+        }
+        Ok(device.books.lock().heap.claim_growth(&self.request, u64::MAX)?)
+    }
+
+    /// Brings the kept handles up to `need` bytes. How many bytes are short.
+    fn fill(&mut self, need: u64, page: u64) -> Result<u64, Stop> {
+        let device = self.work.device;
+        let mut kept = self.work.growing().pages.kept_bytes();
+        let missing = need.saturating_sub(kept);
+        self.obtainable = device.books.lock().room() / page * page;
+        if self.obtainable < missing {
+            return Ok(missing - self.obtainable);
+        }
+        if missing / page >= MANY_PAGES && device.shows_free_memory {
+            let free = self.work.inside.memory_info()?.0 / page * page;
+            self.obtainable = self.obtainable.min(free);
+            if free < missing {
+                return Ok(missing - free);
+            }
+        }
+        self.work.growing().pages.reserve((need / page) as usize)?;
+        while kept < need {
+            match self.work.inside.handle_create(page) {
+                Ok(memory) => {
+                    self.work.growing().pages.keep(memory);
+                    let mut books = device.books.lock();
+                    books.stats.grew(page);
+                    books.stats.unmapped += page;
+                    kept += page;
+                    self.created += page;
+                }
+                Err(error) if error.is_out_of_memory() => {
+                    self.refused = Some(error);
+                    self.obtainable = 0;
+                    return Ok(need - kept);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(0)
+    }
+
+    /// Maps kept handles over the plan's runs. On failure all is undone, but for the pages returned.
+    fn map(&mut self, plan: &Growth, page: u64) -> Result<(), (DriverError, Vec<PageRun>)> {
+        let mut mapped = 0;
+        let mut failure = None;
+        'runs: for run in &plan.maps {
+            for address in pages_of(run, page) {
+                let Some(memory) = self.work.growing().pages.unkeep() else { break 'runs };
+                if let Err(error) = self.work.inside.map(address, page, memory) {
+                    self.work.growing().pages.keep(memory);
+                    failure = Some(error);
+                    break 'runs;
+                }
+                self.work.growing().pages.note_mapped(address, memory);
+                mapped += 1;
+            }
+            if mutant("device-no-set-access") {
+                continue;
+            }
+            if let Err(error) = self.work.inside.allow(run.address.0, run.bytes) {
+                failure = Some(error);
+                break;
+            }
+        }
+        match failure {
+            None => Ok(()),
+            Some(error) => Err((error, self.unmap_first(plan, page, mapped))),
+        }
+    }
+
+    /// Unmaps the first `mapped` pages of a plan. Those that cannot be are quarantined and returned.
+    fn unmap_first(&mut self, plan: &Growth, page: u64, mapped: usize) -> Vec<PageRun> {
+        let mut stuck = Vec::new();
+        let pages = plan.maps.iter().flat_map(|run| pages_of(run, page));
+        for address in pages.take(mapped) {
+            let undone = self.work.inside.unmap(address, page);
+            let pages = &mut self.work.growing().pages;
+            let Some(memory) = pages.note_unmapped(address) else { continue };
+            match undone {
+                Ok(()) => pages.keep(memory),
+                Err(_) => {
+                    stuck.push(PageRun { address: Address(address), bytes: page });
+                    let mut books = self.work.device.books.lock();
+                    books.stats.unmapped -= page;
+                    books.stats.quarantined += page;
+                    books.quarantined_outside += page;
+                    self.created = self.created.saturating_sub(page);
+                }
+            }
+        }
+        stuck
+    }
+
+    /// Puts a claimed place back, but for pages that are stuck in it.
+    fn abort(&mut self, plan: Growth, stuck: &[PageRun]) -> Result<(), Stop> {
+        if stuck.is_empty() {
+            self.work.device.books.lock().heap.abort_growth(plan)?;
+        }
+        Ok(())
+    }
+
+    /// The pages are there: the block is live.
+    fn commit(&mut self, plan: Growth) -> Result<Block, Stop> {
+        let bytes = plan.new_bytes();
+        let mut books = self.work.device.books.lock();
+        let block = books.heap.commit_growth(plan)?;
+        books.stats.unmapped -= bytes;
+        books.serve(&block);
+        Ok(block)
+    }
+}
+
+/// The addresses of a run's pages.
+fn pages_of(run: &PageRun, page: u64) -> impl Iterator<Item = u64> {
+    (run.address.0..run.address.0 + run.bytes).step_by(page as usize)
+}

@@ -1,0 +1,365 @@
+#![forbid(unsafe_code)]
+//! One device: its books joined to its driver.
+//!
+//! Two locks. `books` guards what a hit needs, and is never held across a driver call. `growth`
+//! makes misses take turns; driver calls are made under it, but no wait for the GPU is: claims in
+//! the heap keep others away from what a waiting miss will need. Order: growth before books.
+//!
+//! At every moment `allocated <= active <= reserved <= limit` (a limit set below what is reserved
+//! holds from the next growth on).
+
+mod books;
+mod fences;
+mod give_back;
+mod grow;
+mod human;
+mod oom;
+mod open;
+mod pages;
+mod reclaim;
+mod segments;
+mod snapshot;
+mod take_back;
+mod work;
+
+pub(crate) use self::snapshot::untouched;
+
+use std::sync::Condvar;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use self::books::{Books, Recorded};
+use self::pages::Pages;
+use crate::driver::{Context, Driver, StreamHandle};
+use crate::error::{DriverError, Error};
+use crate::heap::Request;
+use crate::limbo::Use;
+use crate::mutants::mutant;
+use crate::options::{Options, StreamTrust};
+use crate::owners::Owners;
+use crate::size;
+use crate::streams::{Home, Key, Kind};
+use crate::sync::{Lock, thread_number};
+use crate::types::{Address, DeviceId, Stamp, StreamSlot};
+
+/// Rank of the lock that makes misses take turns.
+const GROWTH: u8 = 4;
+/// Rank of the lock around the books.
+const BOOKS: u8 = 5;
+/// Rank of the lock around the spare events.
+const EVENTS: u8 = 6;
+
+/// What serves a device's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// Pages of this many bytes, mapped one by one into reserved addresses.
+    Pages(u64),
+    /// Whole driver allocations.
+    Segments,
+}
+
+/// A device in use.
+pub(crate) struct Device {
+    id: DeviceId,
+    driver: &'static Driver,
+    owners: &'static Owners,
+    options: Options,
+    store: Store,
+    total: u64,
+    /// Whether the driver gives all that it calls free, and no more: not where the device shares
+    /// the host's memory.
+    shows_free_memory: bool,
+    /// Driver calls made for this device.
+    calls: AtomicU64,
+    growth: Lock<Growing, GROWTH>,
+    /// Told when a miss that waited for the GPU has come back.
+    returned: Condvar,
+    books: Lock<Books, BOOKS>,
+    /// Events of the device's own context that nobody uses.
+    events: Lock<Vec<Recorded>, EVENTS>,
+}
+
+/// What misses change, one at a time.
+struct Growing {
+    pages: Pages,
+    /// Misses that wait for the GPU, holding claims.
+    waiting: usize,
+}
+
+/// How a caller names a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    /// The handle's value: 0 or 1 the legacy default stream, 2 the calling thread's own.
+    pub raw: usize,
+    /// The context that default streams are of; `None` is the device's own.
+    pub context: Option<Home>,
+}
+
+impl Named {
+    fn key(self) -> Key {
+        match (self.raw, self.context) {
+            (0 | 1, None) => Key::Legacy,
+            (2, None) => Key::Thread(thread_number()),
+            (0 | 1, Some(home)) => Key::Elsewhere { context: home.id, thread: 0 },
+            (2, Some(home)) => Key::Elsewhere { context: home.id, thread: thread_number() },
+            (handle, _) => Key::Held(handle),
+        }
+    }
+}
+
+/// A request as it came in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want {
+    /// In bytes; not zero.
+    pub bytes: u64,
+    /// A power of two, at most a page; less than 512 means 512.
+    pub alignment: u64,
+    /// The stream that will use the block.
+    pub stream: Named,
+}
+
+/// A live block, for whoever asks.
+pub(crate) struct Info {
+    pub address: Address,
+    pub bytes: u64,
+    pub requested: u64,
+    pub handle: usize,
+    pub id: u64,
+}
+
+impl Device {
+    /// A block that is safe on its stream at once.
+    ///
+    /// A hit takes one lock, for short arithmetic: no driver call, no system call.
+    pub(crate) fn malloc(&self, want: Want) -> Result<Address, Error> {
+        let Some(bytes) = size::round_up(want.bytes) else {
+            return Err(self.beyond_reach(want.bytes));
+        };
+        let key = want.stream.key();
+        loop {
+            let mut books = self.books.lock();
+            let slot = match books.streams.find(key) {
+                Some(slot) => slot,
+                None => {
+                    drop(books);
+                    let slot = self.meet(want.stream)?;
+                    books = self.books.lock();
+                    slot
+                }
+            };
+            let request = Request {
+                bytes,
+                requested: want.bytes,
+                alignment: want.alignment.max(size::GRANULE),
+                stamp: Stamp { stream: slot, epoch: 0 },
+            };
+            if let Some(block) = books.take(&request)? {
+                books.stats.hit_count += 1;
+                return Ok(block.address);
+            }
+            drop(books);
+            // `None`: the device was reset under us, and starts anew.
+            if let Some(address) = reclaim::serve(self, &request, (slot, want.stream.raw))? {
+                return Ok(address);
+            }
+        }
+    }
+
+    /// Gives a block back at the point that the host has reached in the block's own stream.
+    pub(crate) fn free(&self, address: Address) -> Result<(), Error> {
+        let mut books = self.books.lock();
+        if !books.limbo.is_noted(address) || mutant("device-no-limbo") {
+            books.release(self.id, address)?;
+            drop(books);
+        } else {
+            let mut begun = Vec::new();
+            books.release_to_limbo(self.id, address, &mut begun)?;
+            drop(books);
+            self.record(&begun, None);
+        }
+        if !self.options.caching {
+            self.pass_back()?;
+        }
+        Ok(())
+    }
+
+    /// Notes that another stream uses the block: after its free it is not reused before the work
+    /// that this stream had then is over.
+    pub(crate) fn record_stream(&self, address: Address, stream: Named) -> Result<(), Error> {
+        let slot = self.slot(stream)?;
+        let mut books = self.books.lock();
+        let block = books.live(self.id, address)?;
+        if block.address != address {
+            return Err(Error::InteriorPointer { pointer: address, start: block.address });
+        }
+        if block.stream == slot {
+            return Ok(());
+        }
+        // Nobody else can fence a per-thread stream, so its own thread does it now.
+        let now = matches!(books.streams.kind(slot), Kind::PerThread(_));
+        let stamp = now.then(|| books.streams.begin_fence(slot));
+        books.limbo.note(address, Use { stream: slot, stamp })?;
+        drop(books);
+        if let Some(stamp) = stamp {
+            self.record(&[stamp], Some((slot, stream.raw)));
+        }
+        Ok(())
+    }
+
+    /// The live block that an address lies in.
+    pub(crate) fn info(&self, address: Address) -> Result<Info, Error> {
+        let books = self.books.lock();
+        let block = books.live(self.id, address)?;
+        let (handle, id) = books.streams.names(block.stream);
+        let (bytes, requested) = (block.bytes, block.requested);
+        Ok(Info { address: block.address, bytes, requested, handle, id })
+    }
+
+    /// Keeps a stream's handle until it is retired.
+    pub(crate) fn open_stream(&self, stream: Named) -> Result<(), Error> {
+        let handle = created(stream)?;
+        let id = match self.driver.has_stream_ids() {
+            true => self.stream_id(handle)?,
+            false => 0,
+        };
+        let home = self.home_of(handle)?;
+        self.books.lock().streams.hold(handle.0, id, home)?;
+        Ok(())
+    }
+
+    /// Records a held stream's last fence, and never touches its handle again.
+    pub(crate) fn retire_stream(&self, stream: Named) -> Result<(), Error> {
+        let handle = created(stream)?;
+        let mut books = self.books.lock();
+        let Some(last) = books.streams.retire(handle.0) else {
+            return Err(Error::InvalidStream(format!(
+                "stream {:#x} is not open on device {}: open it first, and retire it once",
+                handle.0, self.id.0
+            )));
+        };
+        let home = books.streams.home(last.stream);
+        drop(books);
+        self.record_on(last, handle, home);
+        Ok(())
+    }
+
+    /// The slot of a stream, whether it is known already or not.
+    fn slot(&self, stream: Named) -> Result<StreamSlot, Error> {
+        let known = self.books.lock().streams.find(stream.key());
+        known.map_or_else(|| self.meet(stream), Ok)
+    }
+
+    /// The slot of a stream that its key does not name yet.
+    fn meet(&self, stream: Named) -> Result<StreamSlot, Error> {
+        let key = stream.key();
+        match key {
+            Key::Thread(thread) => {
+                let mut books = self.books.lock();
+                let home = books.home;
+                return books.streams.add(key, Kind::PerThread(thread), 2, 0, home);
+            }
+            Key::Elsewhere { .. } => {
+                let home = stream.context.unwrap_or(self.books.lock().home);
+                let mut books = self.books.lock();
+                return books.streams.add(key, Kind::Borrowed, stream.raw, 0, home);
+            }
+            Key::Legacy | Key::Held(_) | Key::Id(_) => {}
+        }
+        let handle = StreamHandle(stream.raw);
+        if self.options.streams == StreamTrust::Trusted {
+            self.open_stream(stream)?;
+            return self.slot(stream);
+        }
+        if !self.driver.has_stream_ids() {
+            return Err(Error::InvalidStream(format!(
+                "this driver (CUDA {}) cannot tell one stream from another that comes to have the \
+                 same handle: open stream {:#x} with cuddy_stream_open(), or set streams:trusted \
+                 if the program destroys no stream",
+                version_text(self.driver.version()),
+                handle.0
+            )));
+        }
+        let id = self.stream_id(handle)?;
+        if let Some(slot) = self.books.lock().streams.find(Key::Id(id)) {
+            return Ok(slot);
+        }
+        let home = self.home_of(handle)?;
+        let mut books = self.books.lock();
+        match books.streams.find(Key::Id(id)) {
+            Some(slot) => Ok(slot),
+            None => books.streams.add(Key::Id(id), Kind::Borrowed, handle.0, id, home),
+        }
+    }
+
+    /// The id of a stream that the caller vouches for.
+    fn stream_id(&self, stream: StreamHandle) -> Result<u64, Error> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        match self.driver.stream_id(stream) {
+            // The calling thread may have no context at all.
+            Err(DriverError { code: 201, .. }) => {
+                let own = self.books.lock().home;
+                let inside = self.driver.enter(Context(own.context), self.id, &self.calls)?;
+                inside.driver().stream_id(stream)
+            }
+            answer => answer,
+        }
+        .map_err(|error| bad_stream(stream, error))
+    }
+
+    /// The context of a created stream, which must be one of this device.
+    fn home_of(&self, stream: StreamHandle) -> Result<Home, Error> {
+        let context =
+            self.driver.stream_context(stream).map_err(|error| bad_stream(stream, error))?;
+        let own = self.books.lock().home;
+        if context.0 == own.context {
+            return Ok(own);
+        }
+        let id = self.driver.context_id(context)?.unwrap_or(0);
+        let inside = self.driver.enter(context, self.id, &self.calls)?;
+        let actual = inside.driver().current_device()?;
+        match actual == self.id {
+            true => Ok(Home { context: context.0, id }),
+            false => Err(Error::WrongDevice { named: self.id.0, actual: actual.0 }),
+        }
+    }
+
+    /// The device's number.
+    pub(crate) fn id(&self) -> DeviceId {
+        self.id
+    }
+
+    /// What `context`, current on the calling thread, is to this device: `None` is its own.
+    pub(crate) fn home_if_other(&self, context: Context) -> Result<Option<Home>, Error> {
+        let own = self.books.lock().home;
+        if context.0 == own.context {
+            return Ok(None);
+        }
+        let id = self.driver.context_id(context)?.unwrap_or(context.0 as u64);
+        Ok(Some(Home { context: context.0, id }))
+    }
+}
+
+/// The handle of a stream that a program created.
+fn created(stream: Named) -> Result<StreamHandle, Error> {
+    match stream.raw {
+        0..=2 => Err(Error::InvalidStream(
+            "default streams (0, 1 and 2) are always known: they are neither opened nor retired"
+                .to_string(),
+        )),
+        handle => Ok(StreamHandle(handle)),
+    }
+}
+
+/// The driver refused a stream handle.
+fn bad_stream(stream: StreamHandle, error: DriverError) -> Error {
+    match error.code {
+        1 | 201 | 400 | 709 => {
+            Error::InvalidStream(format!("{:#x} is not a valid stream: {error}", stream.0))
+        }
+        _ => error.into(),
+    }
+}
+
+/// 12040 as 12.4.
+fn version_text(version: i32) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}

@@ -1,0 +1,64 @@
+#![forbid(unsafe_code)]
+//! Pages: which physical memory lies at which address, and which is kept without one.
+//!
+//! Each handle is in exactly one place: mapped, kept, or quarantined (forgotten here, counted in the
+//! statistics). Room for a handle is made before it is got, so that giving back never allocates.
+
+use std::collections::HashMap;
+
+use crate::driver::Memory;
+use crate::error::Error;
+use crate::hash::ByNumber;
+use crate::types::Address;
+
+/// The handles of one device.
+#[derive(Debug)]
+pub(super) struct Pages {
+    page_bytes: u64,
+    mapped: HashMap<u64, Memory, ByNumber>,
+    kept: Vec<Memory>,
+    /// Address ranges got from the driver: start and bytes.
+    pub(super) ranges: Vec<(Address, u64)>,
+}
+
+impl Pages {
+    pub(super) fn new(page_bytes: u64) -> Self {
+        Self { page_bytes, mapped: HashMap::default(), kept: Vec::new(), ranges: Vec::new() }
+    }
+
+    /// Makes room for `count` more handles, wherever they go.
+    pub(super) fn reserve(&mut self, count: usize) -> Result<(), Error> {
+        self.mapped.try_reserve(count + self.kept.len()).map_err(|_| Error::HostOutOfMemory)?;
+        self.kept.try_reserve(self.mapped.len() + count).map_err(|_| Error::HostOutOfMemory)
+    }
+
+    /// Keeps a handle that has no address.
+    pub(super) fn keep(&mut self, memory: Memory) {
+        self.kept.push(memory);
+    }
+
+    /// Takes a kept handle.
+    pub(super) fn unkeep(&mut self) -> Option<Memory> {
+        self.kept.pop()
+    }
+
+    /// Notes that a handle is mapped at `address`.
+    pub(super) fn note_mapped(&mut self, address: u64, memory: Memory) {
+        self.mapped.insert(address, memory);
+    }
+
+    /// Forgets what is mapped at `address`.
+    pub(super) fn note_unmapped(&mut self, address: u64) -> Option<Memory> {
+        self.mapped.remove(&address)
+    }
+
+    /// Bytes of the handles kept without an address.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.kept.len() as u64 * self.page_bytes
+    }
+
+    /// Every mapped address with its handle, and every kept handle: for a device that was reset.
+    pub(super) fn drain(&mut self) -> (Vec<(u64, Memory)>, Vec<Memory>) {
+        (self.mapped.drain().collect(), std::mem::take(&mut self.kept))
+    }
+}

@@ -1,0 +1,204 @@
+#![forbid(unsafe_code)]
+//! The way down when the cache misses: one ladder, the cheapest rung first.
+//!
+//! A miss ends in a block, or in an error after which the device is as it was before: nothing that
+//! this miss got from the driver is kept, and nothing that was free is lost.
+
+use super::work::{Turn, Work};
+use super::{Device, Store};
+use crate::error::{DriverError, Error};
+use crate::heap::{Block, Growth, Request};
+use crate::types::{Address, Stamp, StreamSlot};
+
+/// One miss on its way down.
+pub(super) struct Miss<'d> {
+    pub work: Work<'d>,
+    pub request: Request,
+    /// The place claimed for the block, while memory for it is gathered.
+    pub plan: Option<Growth>,
+    /// Bytes that are lacking to carry the plan out.
+    pub short: u64,
+    /// Bytes that could still be got from the driver when `short` was found.
+    pub obtainable: u64,
+    /// Bytes of pages that this miss has created.
+    pub created: u64,
+    /// The driver's refusal, if it came to that.
+    pub refused: Option<DriverError>,
+    /// The driver has no more addresses.
+    pub unreachable: bool,
+    /// Memory was taken back for this miss.
+    pub taken_back: bool,
+}
+
+/// Why the way down ends early.
+pub(super) enum Stop {
+    Failed(Error),
+    /// The device was reset while we waited: start again from the top.
+    Reset,
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<DriverError> for Stop {
+    fn from(error: DriverError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Serves a request that the cache could not. `None`: the device was reset under us.
+pub(super) fn serve(
+    device: &Device,
+    request: &Request,
+    passing: (StreamSlot, usize),
+) -> Result<Option<Address>, Error> {
+    let Turn::Mine(work) = Work::begin(device, Some(passing))? else { return Ok(None) };
+    let mut miss = Miss {
+        work,
+        request: *request,
+        plan: None,
+        short: 0,
+        obtainable: 0,
+        created: 0,
+        refused: None,
+        unreachable: false,
+        taken_back: false,
+    };
+    let found = miss.descend();
+    miss.end(found)
+}
+
+impl Miss<'_> {
+    /// The ladder. A rung that changed something sends us back to the top.
+    fn descend(&mut self) -> Result<Block, Stop> {
+        loop {
+            // 1. A block of this stream that was freed since the cache was asked.
+            if let Some(block) = self.take()? {
+                return Ok(block);
+            }
+            // 2. Freed memory that other streams used and have finished with: a query each.
+            if self.work.device.settle_passed(&self.work.inside)? > 0 {
+                continue;
+            }
+            // 3. Fresh memory within the limit: nobody has to be waited for.
+            if let Some(block) = self.grow()? {
+                return Ok(block);
+            }
+            // 4. Free memory that lies elsewhere: its last users are waited for, nobody else.
+            if self.take_back()? {
+                continue;
+            }
+            // 5. Freed memory that other streams still use: they are waited for.
+            if self.wait_for_limbo()? {
+                continue;
+            }
+            // 6. Memory that another miss has claimed and may leave behind.
+            if self.wait_for_others()? {
+                continue;
+            }
+            // 7. Nothing is left to try.
+            return Err(Stop::Failed(self.out_of_memory()));
+        }
+    }
+
+    fn take(&mut self) -> Result<Option<Block>, Stop> {
+        Ok(self.work.device.books.lock().take(&self.request)?)
+    }
+
+    fn grow(&mut self) -> Result<Option<Block>, Stop> {
+        match self.work.device.store {
+            Store::Pages(page) => self.grow_pages(page),
+            Store::Segments => self.grow_segment(),
+        }
+    }
+
+    /// Whether the request could be served if everything that is not live were at hand: `bytes` of
+    /// free and freed memory beside what is kept and what the driver may still give.
+    pub(super) fn is_possible(&mut self, bytes: u64) -> bool {
+        let kept = self.work.growing().pages.kept_bytes();
+        let device = self.work.device;
+        let stats = device.books.lock().stats;
+        // A block may share its first and its last page with live ones.
+        let shared = if stats.allocated > 0 { 2 * device.store.unit() } else { 0 };
+        let within = stats.limit.saturating_sub(stats.allocated) >= self.request.bytes;
+        within && bytes + kept + self.obtainable + shared >= self.request.bytes
+    }
+
+    /// Waits for the users of the one block in limbo that helps most, if limbo can help at all.
+    fn wait_for_limbo(&mut self) -> Result<bool, Stop> {
+        let device = self.work.device;
+        let figures = device.books.lock().heap.figures();
+        let limbo = figures.active - figures.allocated;
+        if limbo == 0 || !self.is_possible(limbo + figures.free) {
+            return Ok(false);
+        }
+        let books = device.books.lock();
+        let mut stamps: Vec<Stamp> = Vec::new();
+        for stamp in books.limbo.best_for(self.request.bytes) {
+            super::work::latest(&mut stamps, stamp)?;
+        }
+        drop(books);
+        self.drop_plan()?;
+        let waits = device.waits_for(&stamps, self.work.passing)?;
+        if !self.work.wait(waits)? {
+            return Err(Stop::Reset);
+        }
+        Ok(device.books.lock().settle() > 0)
+    }
+
+    /// Lets a miss that waits for the GPU come back first, if there is one.
+    fn wait_for_others(&mut self) -> Result<bool, Stop> {
+        if self.work.growing().waiting == 0 {
+            return Ok(false);
+        }
+        self.drop_plan()?;
+        let waited = self.work.wait_for_others();
+        match self.work.still_mine() {
+            true => Ok(waited),
+            false => Err(Stop::Reset),
+        }
+    }
+
+    /// Gives the claimed place up.
+    pub(super) fn drop_plan(&mut self) -> Result<(), Error> {
+        match self.plan.take() {
+            Some(plan) => self.work.device.books.lock().heap.abort_growth(plan),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts the outcome, and puts back what a failure leaves behind.
+    fn end(mut self, found: Result<Block, Stop>) -> Result<Option<Address>, Error> {
+        if matches!(found, Err(Stop::Reset)) || !self.work.still_mine() {
+            return Ok(None);
+        }
+        self.drop_plan()?;
+        let pages = matches!(self.work.device.store, Store::Pages(_));
+        match found {
+            Ok(block) => {
+                let mut books = self.work.device.books.lock();
+                books.stats.miss_count += 1;
+                books.stats.harvest_count += u64::from(self.taken_back && pages);
+                books.stats.retry_count += u64::from(self.taken_back);
+                #[cfg(debug_assertions)]
+                books.check();
+                Ok(Some(block.address))
+            }
+            Err(Stop::Failed(error)) => {
+                // What this miss created for nothing goes back.
+                let _ = self.work.release_kept(self.created);
+                let mut books = self.work.device.books.lock();
+                if matches!(error, Error::OutOfMemory(_)) {
+                    books.stats.out_of_memory_count += 1;
+                }
+                #[cfg(debug_assertions)]
+                books.check();
+                Err(error)
+            }
+            Err(Stop::Reset) => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+#![forbid(unsafe_code)]
+//! Growing by segments: whole allocations of the driver, cut into blocks.
+//!
+//! Small requests get a segment that many fit into; when the limit or the device is too small for
+//! that, a segment of just the request. With caching off it is always just the request.
+
+use super::reclaim::{Miss, Stop};
+use super::work::{Turn, Work};
+use super::{Device, open::SEGMENT_UNIT};
+use crate::error::Error;
+use crate::heap::{Block, PageRun};
+use crate::size::{GRANULE, align_up};
+use crate::types::{Address, Stamp};
+
+impl Miss<'_> {
+    /// Gets a segment and cuts the block from it. `None` if memory lacks; `short` says how much.
+    pub(super) fn grow_segment(&mut self) -> Result<Option<Block>, Stop> {
+        for bytes in self.sizes() {
+            let room = self.work.device.books.lock().room();
+            self.obtainable = room;
+            if bytes > room {
+                self.short = bytes - room;
+                continue;
+            }
+            match self.work.inside.memory_alloc(bytes) {
+                Ok(address) => return self.adopt(Address(address), bytes).map(Some),
+                Err(error) if error.is_out_of_memory() => {
+                    self.refused = Some(error);
+                    self.obtainable = 0;
+                    self.short = bytes;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The sizes to try, larger ones first.
+    fn sizes(&self) -> Vec<u64> {
+        let options = &self.work.device.options;
+        let exact = self.request.bytes + self.request.alignment - GRANULE;
+        let mut sizes = match exact {
+            _ if !options.caching => vec![],
+            _ if exact <= options.segment_small / 2 => vec![options.segment_small],
+            _ if exact < options.segment_large / 2 => {
+                vec![options.segment_large, align_up(exact, SEGMENT_UNIT)]
+            }
+            _ => vec![align_up(exact, SEGMENT_UNIT)],
+        };
+        sizes.iter_mut().for_each(|bytes| *bytes = align_up(*bytes, GRANULE));
+        sizes.push(exact);
+        sizes.dedup();
+        sizes
+    }
+
+    /// Enters a segment into the books and takes the block from it.
+    fn adopt(&mut self, start: Address, bytes: u64) -> Result<Block, Stop> {
+        let device = self.work.device;
+        let clean = Stamp { stream: self.request.stamp.stream, epoch: 0 };
+        let entered = match start.0 % GRANULE {
+            0 => device
+                .owners
+                .set(start, bytes, device.id)
+                .and_then(|()| device.books.lock().heap.add_segment(start, bytes, clean)),
+            _ => Err(Error::NotSupported(format!(
+                "the driver allocated at {start}, which is not aligned to {GRANULE} bytes"
+            ))),
+        };
+        if let Err(error) = entered {
+            if self.work.inside.memory_free(start.0).is_err() {
+                let mut books = device.books.lock();
+                books.stats.grew(bytes);
+                books.stats.quarantined += bytes;
+                books.quarantined_outside += bytes;
+            }
+            return Err(error.into());
+        }
+        let mut books = device.books.lock();
+        books.stats.grew(bytes);
+        let block = books.take(&self.request)?;
+        block.ok_or(Stop::Failed(Error::Internal("a new segment does not fit its request")))
+    }
+}
+
+impl Device {
+    /// With caching off, gives what is free back to the driver, which waits as it always does.
+    pub(super) fn pass_back(&self) -> Result<(), Error> {
+        match self.pass_back_now() {
+            // The process is exiting, and the driver has taken everything back by itself.
+            Err(Error::Shutdown) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn pass_back_now(&self) -> Result<(), Error> {
+        let Turn::Mine(mut work) = Work::begin(self, None)? else { return Ok(()) };
+        self.settle_passed(&work.inside)?;
+        let segments: Vec<PageRun> = self.books.lock().heap.claim_segments(u64::MAX, &|_| true)?;
+        let mut outcome = Ok(());
+        for segment in segments {
+            if let Err(error) = work.free_segment(segment) {
+                outcome = Err(error);
+            }
+        }
+        outcome
+    }
+}

@@ -1,0 +1,229 @@
+#![forbid(unsafe_code)]
+//! Looking at a device: counters in one consistent cut, and a page of text for people.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+use super::human::{exact, short};
+use super::work::{Turn, Work};
+use super::{Device, Store};
+use crate::driver::Context;
+use crate::error::Error;
+use crate::stats::cuddy_stats;
+
+/// Columns of the summary.
+const WIDTH: usize = 78;
+
+impl Device {
+    /// The counters, all of one moment. No driver call.
+    pub(crate) fn stats(&self) -> cuddy_stats {
+        let books = self.books.lock();
+        let mut stats = books.stats;
+        stats.cached = stats.reserved - stats.active;
+        stats.largest_free = books.heap.largest_free_of_any();
+        stats.driver_call_count += self.calls.load(Ordering::Relaxed);
+        stats
+    }
+
+    /// Every peak becomes what is now.
+    pub(crate) fn reset_peaks(&self) {
+        self.books.lock().stats.reset_peaks();
+    }
+
+    /// Totals and counts of events start at zero.
+    pub(crate) fn reset_accumulated(&self) {
+        let mut books = self.books.lock();
+        books.stats.reset_accumulated();
+        self.calls.store(0, Ordering::Relaxed);
+    }
+
+    /// Free and total bytes of the device; what the cache could give counts as free, as far as the
+    /// limit allows.
+    pub(crate) fn memory_info(&self) -> Result<(u64, u64), Error> {
+        loop {
+            let Turn::Mine(work) = Work::begin(self, None)? else { continue };
+            let (free, total) = work.inside.memory_info()?;
+            let stats = self.books.lock().stats;
+            let reusable = stats.reserved
+                - stats.active
+                - stats.quarantined.min(stats.reserved - stats.active);
+            let allowed = stats.limit.saturating_sub(stats.active);
+            return Ok(((free + reusable).min(allowed), total));
+        }
+    }
+
+    /// What the driver says without any lock but its own; `None` if it fails.
+    fn driver_memory(&self) -> Option<(u64, u64)> {
+        let home = self.books.lock().home;
+        let inside = self.driver.enter(Context(home.context), self.id, &self.calls).ok()?;
+        inside.memory_info().ok()
+    }
+
+    /// A page of text: what is held, what it was at most, and how the device stands.
+    pub(crate) fn summary(&self) -> String {
+        let name = self.driver.device_name(self.id).unwrap_or_default();
+        let store = match self.store {
+            Store::Pages(page) => format!("pages of {}", short(page)),
+            Store::Segments if self.options.caching => "segments".to_string(),
+            Store::Segments => "no caching".to_string(),
+        };
+        let title = format!("Cuddy on device {}: {name} ({store})", self.id.0);
+        page(&title, &self.stats(), self.driver_memory())
+    }
+}
+
+/// The summary of a device that has not been used.
+pub(crate) fn untouched(device: u32) -> String {
+    let title = format!("Cuddy on device {device}: not in use");
+    page(&title, &cuddy_stats::NONE, None)
+}
+
+/// The whole page.
+fn page(title: &str, stats: &cuddy_stats, driver: Option<(u64, u64)>) -> String {
+    let rule = "-".repeat(WIDTH);
+    let mut text = format!("{title:.WIDTH$}\n{rule}\n");
+    let _ = writeln!(text, "{:<26}{:>12}{:>12}{:>16}", "", "now", "peak", "over time");
+    let mut row = |name: &str, now: u64, peak: Option<u64>, total: Option<u64>| {
+        let cell = |value: Option<u64>| value.map(short).unwrap_or_default();
+        let line = format!("{name:<26}{:>12}{:>12}{:>16}", short(now), cell(peak), cell(total));
+        let _ = writeln!(text, "{}", line.trim_end());
+    };
+    row("requested", stats.requested, Some(stats.requested_peak), Some(stats.requested_total));
+    row(
+        "allocated (live)",
+        stats.allocated,
+        Some(stats.allocated_peak),
+        Some(stats.allocated_total),
+    );
+    row("active (live + limbo)", stats.active, Some(stats.active_peak), None);
+    row(
+        "reserved from the driver",
+        stats.reserved,
+        Some(stats.reserved_peak),
+        Some(stats.reserved_total),
+    );
+    row("  cached, ready for reuse", stats.reserved - stats.active, None, None);
+    row("    without an address", stats.unmapped, None, None);
+    row("    largest free range", stats.largest_free, None, None);
+    if stats.quarantined > 0 {
+        row("  lost to failed calls", stats.quarantined, None, None);
+    }
+    let _ = writeln!(text, "{rule}");
+    counts(&mut text, stats);
+    let _ = writeln!(text, "{rule}");
+    device(&mut text, stats, driver);
+    text
+}
+
+/// The counts, two a line.
+fn counts(text: &mut String, stats: &cuddy_stats) {
+    let served = stats.hit_count + stats.miss_count;
+    let share = |part: u64| match served {
+        0 => String::new(),
+        _ => format!(" ({:.1} %)", 100.0 * part as f64 / served as f64),
+    };
+    let blocks = format!("{} (peak {})", stats.live_block_count, stats.live_block_peak_count);
+    let pairs = [
+        ("live blocks", blocks, "in limbo", stats.limbo_block_count.to_string()),
+        ("mallocs", stats.malloc_count.to_string(), "frees", stats.free_count.to_string()),
+        (
+            "hits",
+            format!("{}{}", stats.hit_count, share(stats.hit_count)),
+            "misses",
+            format!("{}{}", stats.miss_count, share(stats.miss_count)),
+        ),
+        (
+            "harvests",
+            stats.harvest_count.to_string(),
+            "waits for a stream",
+            stats.wait_count.to_string(),
+        ),
+        (
+            "retries",
+            stats.retry_count.to_string(),
+            "out of memory",
+            stats.out_of_memory_count.to_string(),
+        ),
+        ("driver calls", stats.driver_call_count.to_string(), "", String::new()),
+    ];
+    for (name, value, other, other_value) in pairs {
+        let line = format!("{name:<14}{value:<26}{other:<20}{other_value}");
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+/// How the device stands: a bar, and what it is made of.
+fn device(text: &mut String, stats: &cuddy_stats, driver: Option<(u64, u64)>) {
+    let limit = match stats.limit {
+        u64::MAX => "none".to_string(),
+        limit => exact(limit),
+    };
+    let _ = writeln!(text, "limit: {limit}");
+    let Some((free, total)) = driver else { return };
+    let outside = total.saturating_sub(free).saturating_sub(stats.reserved);
+    let cached = stats.reserved - stats.active;
+    let parts = [(stats.active, '#'), (cached, '+'), (outside, 'o')];
+    let _ = writeln!(text, "device: {} [{}]", short(total), bar(total, &parts, 54));
+    let legend = [("# active", stats.active), ("+ cached", cached), ("o other", outside)];
+    text.push_str("  ");
+    for (name, bytes) in legend {
+        let _ = write!(text, "{name} {}   ", short(bytes));
+    }
+    let _ = writeln!(text, ". free {}", short(free));
+    let _ = writeln!(
+        text,
+        "  in use on the device but not by this allocator: {} (contexts,\n  libraries, other \
+         allocators, other processes)",
+        short(outside)
+    );
+}
+
+/// A bar of `width` characters; what is there at all shows as one at least.
+fn bar(total: u64, parts: &[(u64, char)], width: usize) -> String {
+    let mut bar = String::new();
+    for &(bytes, mark) in parts {
+        let share = (bytes as f64 / total.max(1) as f64 * width as f64).round() as usize;
+        let cells = share.max(usize::from(bytes > 0)).min(width - bar.len());
+        bar.extend(std::iter::repeat_n(mark, cells));
+    }
+    while bar.len() < width {
+        bar.push('.');
+    }
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_narrow_and_has_the_figures() {
+        let stats = cuddy_stats {
+            requested: u64::MAX >> 8,
+            reserved: 30 << 30,
+            active: 20 << 30,
+            quarantined: 2 << 20,
+            limit: 40 << 30,
+            hit_count: 999_999_999_999,
+            miss_count: 123_456_789,
+            live_block_count: 1_000_000,
+            live_block_peak_count: 2_000_000,
+            ..cuddy_stats::NONE
+        };
+        let title = format!("Cuddy on device 0: {}", "name ".repeat(40));
+        let text = page(&title, &stats, Some((20 << 30, 80 << 30)));
+        for line in text.lines() {
+            assert!(line.chars().count() < 80, "{line:?} is too wide");
+        }
+        assert!(text.contains("not by this allocator: 30.0 GiB"), "{text}");
+        assert!(text.contains("hits          999999999999 (100.0 %)"), "{text}");
+    }
+
+    #[test]
+    fn the_bar_is_filled_in_proportion() {
+        assert_eq!(bar(100, &[(50, '#'), (25, '+'), (0, 'o')], 8), "####++..");
+        assert_eq!(bar(1 << 40, &[(1, '#'), (1, '+'), (1, 'o')], 8), "#+o.....");
+        assert_eq!(bar(0, &[(0, '#')], 4), "....");
+        assert_eq!(bar(8, &[(8, '#'), (8, '+')], 4), "####");
+    }
+}

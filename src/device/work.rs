@@ -1,0 +1,292 @@
+#![forbid(unsafe_code)]
+//! Work: the turn of one miss, trim or the like: the growth lock, the device's context, and the
+//! knowledge that the context is still the one that our memory belongs to.
+
+use super::books::Books;
+use super::fences::Wait;
+use super::{Device, GROWTH, Growing, Store};
+use crate::driver::{Context, Driver, Inside, Memory};
+use crate::error::{DriverError, Error};
+use crate::heap::{BlockState, Heap, PageRun};
+use crate::mutants::mutant;
+use crate::streams::Home;
+use crate::sync::Guard;
+use crate::types::{Address, Stamp, StreamSlot};
+
+/// `CUDA_ERROR_INVALID_CONTEXT`.
+const INVALID_CONTEXT: i32 = 201;
+/// `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
+pub(super) const CONTEXT_IS_DESTROYED: i32 = 709;
+
+/// One turn.
+pub(super) struct Work<'d> {
+    pub device: &'d Device,
+    pub inside: Inside<'d>,
+    /// The stream that the caller passed, whose handle may be used in this call.
+    pub passing: Option<(StreamSlot, usize)>,
+    generation: u64,
+    growth: Option<Guard<'d, Growing, GROWTH>>,
+}
+
+/// The device was reset: everything known about it is gone, and it starts anew.
+pub(super) enum Turn<'d> {
+    Mine(Work<'d>),
+    Reset,
+}
+
+impl<'d> Work<'d> {
+    /// Waits for the turn, and makes the device's context current.
+    pub(super) fn begin(
+        device: &'d Device,
+        passing: Option<(StreamSlot, usize)>,
+    ) -> Result<Turn<'d>, Error> {
+        let mut growth = device.growth.lock();
+        let (home, generation) = {
+            let books = device.books.lock();
+            (books.home, books.generation)
+        };
+        let entered = device.driver.enter(Context(home.context), device.id, &device.calls);
+        let gone = match &entered {
+            Ok(inside) => match inside.context_id() {
+                Ok(id) => id.is_some_and(|id| id != home.id),
+                Err(error) => is_gone(error).then_some(true).ok_or(error)?,
+            },
+            Err(error) => is_gone(*error).then_some(true).ok_or(*error)?,
+        };
+        if gone {
+            drop(entered);
+            device.start_anew(&mut growth)?;
+            return Ok(Turn::Reset);
+        }
+        let growth = Some(growth);
+        Ok(Turn::Mine(Self { device, inside: entered?, passing, generation, growth }))
+    }
+
+    /// What misses change.
+    pub(super) fn growing(&mut self) -> &mut Growing {
+        // Taken out only inside `wait`, which puts it back before it returns.
+        self.growth.as_mut().expect("a turn holds the growth lock outside of its waits")
+    }
+
+    /// Waits for the GPU, while others may have their turn. `false`: the device was reset meanwhile,
+    /// and all claims are void.
+    pub(super) fn wait(&mut self, waits: Vec<Wait>) -> Result<bool, Error> {
+        if waits.is_empty() {
+            return Ok(true);
+        }
+        self.growing().waiting += 1;
+        self.growth = None;
+        let waited = self.device.wait(&self.inside, waits);
+        let mut growth = self.device.growth.lock();
+        growth.waiting -= 1;
+        self.device.returned.notify_all();
+        self.growth = Some(growth);
+        waited?;
+        Ok(self.still_mine())
+    }
+
+    /// Lets another turn that waits for the GPU come to its end. `false` if there is none.
+    pub(super) fn wait_for_others(&mut self) -> bool {
+        match self.growth.take() {
+            Some(growth) if growth.waiting > 0 => {
+                self.growth = Some(growth.wait(&self.device.returned));
+                true
+            }
+            held => {
+                self.growth = held;
+                false
+            }
+        }
+    }
+
+    /// Whether the device is still the one that it was when the turn began.
+    pub(super) fn still_mine(&self) -> bool {
+        self.still_mine_in(&self.device.books.lock())
+    }
+
+    /// The same, with the books open.
+    pub(super) fn still_mine_in(&self, books: &Books) -> bool {
+        books.generation == self.generation
+    }
+
+    /// Gives a handle back to the driver. What fails is quarantined.
+    pub(super) fn release(&mut self, memory: Memory, page: u64) -> Result<u64, DriverError> {
+        let released = match mutant("device-handle-leak") {
+            true => Ok(()),
+            false => self.inside.handle_release(memory),
+        };
+        let mut books = self.device.books.lock();
+        match released {
+            Ok(()) => {
+                books.stats.shrank(page);
+                Ok(page)
+            }
+            Err(error) => {
+                books.stats.quarantined += page;
+                books.quarantined_outside += page;
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives kept handles back until `bytes` are given back or none is left. How many bytes.
+    pub(super) fn release_kept(&mut self, bytes: u64) -> Result<u64, DriverError> {
+        let Store::Pages(page) = self.device.store else { return Ok(0) };
+        let mut released = 0;
+        while released < bytes {
+            let Some(memory) = self.growing().pages.unkeep() else { break };
+            self.device.books.lock().stats.unmapped -= page;
+            released += self.release(memory, page)?;
+        }
+        Ok(released)
+    }
+
+    /// Unmaps the pages of a claimed run and keeps their handles. How many bytes that was.
+    ///
+    /// A page whose unmapping fails stays claimed and is quarantined.
+    pub(super) fn unmap(&mut self, run: PageRun) -> Result<u64, Error> {
+        let Store::Pages(page) = self.device.store else { return Ok(0) };
+        if mutant("device-release-live-page") {
+            let _ = self.inside.unmap(run.address.0 + run.bytes, page);
+        }
+        let mut failed = None;
+        let mut unmapped = 0;
+        // A stretch of pages that went well is committed as one piece.
+        let mut stretch = PageRun { address: run.address, bytes: 0 };
+        for offset in (0..run.bytes).step_by(page as usize) {
+            let address = run.address.0 + offset;
+            match self.inside.unmap(address, page) {
+                Ok(()) => {
+                    if stretch.bytes == 0 {
+                        stretch.address = Address(address);
+                    }
+                    stretch.bytes += page;
+                }
+                Err(error) => {
+                    unmapped += self.keep(&mut stretch, page)?;
+                    self.growing().pages.note_unmapped(address);
+                    self.device.books.lock().stats.quarantined += page;
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        unmapped += self.keep(&mut stretch, page)?;
+        match failed {
+            Some(error) if unmapped == 0 => Err(error.into()),
+            _ => Ok(unmapped),
+        }
+    }
+
+    /// Notes that a stretch of a claimed run has no pages any more: they are kept without address.
+    fn keep(&mut self, stretch: &mut PageRun, page: u64) -> Result<u64, Error> {
+        let run = *stretch;
+        stretch.bytes = 0;
+        if run.bytes == 0 {
+            return Ok(0);
+        }
+        let committed = self.device.books.lock().heap.commit_unmap(run);
+        if committed.is_err() {
+            // No host memory for the record: these pages stay claimed, and are lost.
+            self.device.books.lock().stats.quarantined += run.bytes;
+            return Ok(0);
+        }
+        for offset in (0..run.bytes).step_by(page as usize) {
+            let pages = &mut self.growing().pages;
+            if let Some(memory) = pages.note_unmapped(run.address.0 + offset) {
+                pages.keep(memory);
+            }
+        }
+        self.device.books.lock().stats.unmapped += run.bytes;
+        Ok(run.bytes)
+    }
+
+    /// Gives a claimed segment back to the driver. How many bytes; what fails is quarantined.
+    pub(super) fn free_segment(&mut self, run: PageRun) -> Result<u64, Error> {
+        let freed = self.inside.memory_free(run.address.0);
+        let mut books = self.device.books.lock();
+        if let Err(error) = freed {
+            books.stats.quarantined += run.bytes;
+            return Err(error.into());
+        }
+        books.heap.commit_remove(run)?;
+        books.stats.shrank(run.bytes);
+        Ok(run.bytes)
+    }
+}
+
+impl Device {
+    /// The context was destroyed or reset under us: every block is gone. Starts with a new one.
+    fn start_anew(&self, growth: &mut Growing) -> Result<(), Error> {
+        let page = match self.store {
+            Store::Pages(page) => page,
+            Store::Segments => super::open::SEGMENT_UNIT,
+        };
+        let heap = Heap::new(page)?;
+        let home = Self::retain(self.driver, self.id)?;
+        self.give_up_pages(home, growth);
+        self.events.lock().clear();
+        let mut books = self.books.lock();
+        let books = &mut *books;
+        let live = books.heap.blocks().filter(|block| block.state == BlockState::Live);
+        let addresses: Vec<u64> = live.map(|block| block.address.0).collect();
+        books.lost.extend(addresses);
+        books.heap = heap;
+        books.limbo = Default::default();
+        books.streams.reset(home);
+        books.home = home;
+        books.generation += 1;
+        books.quarantined_outside = 0;
+        books.stats.lose_everything();
+        Ok(())
+    }
+
+    /// Physical memory and addresses may have outlived the context. Gives back what does; a driver
+    /// that refuses says that it is gone.
+    fn give_up_pages(&self, home: Home, growth: &mut Growing) {
+        let ranges = std::mem::take(&mut growth.pages.ranges);
+        let (mapped, kept) = growth.pages.drain();
+        let Store::Pages(page) = self.store else { return };
+        let entered = self.driver.enter(Context(home.context), self.id, &self.calls);
+        let Ok(inside) = entered else { return };
+        for (address, memory) in mapped {
+            if inside.unmap(address, page).is_ok() {
+                let _ = inside.handle_release(memory);
+            }
+        }
+        for memory in kept {
+            let _ = inside.handle_release(memory);
+        }
+        for (start, bytes) in ranges {
+            let _ = self.driver.address_free(start.0, bytes);
+        }
+    }
+
+    /// Takes a reference on the device's primary context.
+    pub(super) fn retain(driver: &Driver, id: crate::types::DeviceId) -> Result<Home, Error> {
+        let context = driver.primary_retain(id)?;
+        match driver.context_id(context) {
+            Ok(number) => Ok(Home { context: context.0, id: number.unwrap_or(0) }),
+            Err(error) => {
+                let _ = driver.primary_release(id);
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// Whether the driver says that the context is no more.
+pub(super) fn is_gone(error: DriverError) -> bool {
+    matches!(error.code, CONTEXT_IS_DESTROYED | INVALID_CONTEXT)
+}
+
+/// One stamp a stream, the latest, of many.
+pub(super) fn latest(stamps: &mut Vec<Stamp>, stamp: Stamp) -> Result<(), Error> {
+    match stamps.iter_mut().find(|known| known.stream == stamp.stream) {
+        Some(known) => known.epoch = known.epoch.max(stamp.epoch),
+        None => {
+            stamps.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+            stamps.push(stamp);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+#![forbid(unsafe_code)]
+//! Limbo: freed blocks that other streams than their own may still be using.
+//!
+//! A block is due once every use noted for it has passed, whatever any other block waits for.
+//! Room for a block's wait is made when its first use is noted, so that freeing never fails.
+
+use std::collections::HashMap;
+
+use crate::error::Error;
+use crate::hash::ByNumber;
+use crate::types::{Address, Stamp, StreamSlot};
+
+/// A stream that uses a block beside the block's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Use {
+    /// The stream.
+    pub stream: StreamSlot,
+    /// What has to pass; `None` until the block is freed.
+    pub stamp: Option<Stamp>,
+}
+
+/// A freed block and what it waits for.
+#[derive(Debug)]
+struct Waiting {
+    address: Address,
+    bytes: u64,
+    uses: Vec<Use>,
+}
+
+/// The uses noted for live blocks, and the blocks that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Limbo {
+    noted: HashMap<u64, Vec<Use>, ByNumber>,
+    waiting: Vec<Waiting>,
+}
+
+impl Limbo {
+    /// Notes a use of a live block. `stamp` is given where the fence is recorded now rather than
+    /// at the free; a later one of the same stream replaces it.
+    pub(crate) fn note(&mut self, address: Address, used: Use) -> Result<(), Error> {
+        let host = |_| Error::HostOutOfMemory;
+        self.noted.try_reserve(1).map_err(host)?;
+        self.waiting.try_reserve(self.noted.len() + 1).map_err(host)?;
+        if let Some(uses) = self.noted.get_mut(&address.0) {
+            if let Some(known) = uses.iter_mut().find(|known| known.stream == used.stream) {
+                known.stamp = used.stamp;
+                return Ok(());
+            }
+            uses.try_reserve(1).map_err(host)?;
+            uses.push(used);
+            return Ok(());
+        }
+        let mut uses = Vec::new();
+        uses.try_reserve(1).map_err(host)?;
+        uses.push(used);
+        self.noted.insert(address.0, uses);
+        Ok(())
+    }
+
+    /// Whether a live block has uses noted.
+    #[inline]
+    pub(crate) fn is_noted(&self, address: Address) -> bool {
+        !self.noted.is_empty() && self.noted.contains_key(&address.0)
+    }
+
+    /// Moves a freed block's uses here. `stamp` is asked, for each stream that has none yet, what
+    /// has to pass.
+    pub(crate) fn hold(
+        &mut self,
+        address: Address,
+        bytes: u64,
+        mut stamp: impl FnMut(StreamSlot) -> Stamp,
+    ) {
+        let Some(mut uses) = self.noted.remove(&address.0) else { return };
+        for used in &mut uses {
+            used.stamp.get_or_insert_with(|| stamp(used.stream));
+        }
+        self.waiting.push(Waiting { address, bytes, uses });
+    }
+
+    /// Takes out every block whose uses have all passed, and gives it to `due`.
+    pub(crate) fn settle(
+        &mut self,
+        passed: impl Fn(Stamp) -> bool,
+        mut due: impl FnMut(Address),
+    ) -> usize {
+        let before = self.waiting.len();
+        self.waiting.retain(|block| {
+            let over = block.uses.iter().all(|used| used.stamp.is_some_and(&passed));
+            if over {
+                due(block.address);
+            }
+            !over
+        });
+        before - self.waiting.len()
+    }
+
+    /// What the waiting blocks wait for, block by block.
+    pub(crate) fn waits(&self, mut each: impl FnMut(u64, Stamp)) {
+        for block in &self.waiting {
+            block.uses.iter().filter_map(|used| used.stamp).for_each(|it| each(block.bytes, it));
+        }
+    }
+
+    /// What the block waits for that is best waited for when `bytes` are wanted: the smallest that
+    /// is large enough, else the largest.
+    pub(crate) fn best_for(&self, bytes: u64) -> impl Iterator<Item = Stamp> + '_ {
+        let best = self.waiting.iter().min_by_key(|block| match block.bytes >= bytes {
+            true => (false, block.bytes),
+            false => (true, u64::MAX - block.bytes),
+        });
+        best.into_iter().flat_map(|block| block.uses.iter().filter_map(|used| used.stamp))
+    }
+
+    /// How many blocks wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Address = Address(0x1000);
+    const B: Address = Address(0x2000);
+    const SLOW: StreamSlot = StreamSlot(1);
+    const FAST: StreamSlot = StreamSlot(2);
+
+    fn used(stream: StreamSlot) -> Use {
+        Use { stream, stamp: None }
+    }
+
+    fn first(stream: StreamSlot) -> Stamp {
+        Stamp { stream, epoch: 1 }
+    }
+
+    fn settled(limbo: &mut Limbo, passed: impl Fn(Stamp) -> bool) -> Vec<Address> {
+        let mut due = Vec::new();
+        let count = limbo.settle(passed, |address| due.push(address));
+        assert_eq!(count, due.len());
+        due
+    }
+
+    #[test]
+    fn a_slow_stream_holds_its_own_blocks_only() {
+        let mut limbo = Limbo::default();
+        limbo.note(A, used(SLOW)).expect("host memory");
+        limbo.note(B, used(FAST)).expect("host memory");
+        limbo.hold(A, 512, first);
+        limbo.hold(B, 4096, first);
+        assert_eq!(settled(&mut limbo, |stamp| stamp.stream == FAST), [B]);
+        assert_eq!(settled(&mut limbo, |stamp| stamp.stream == FAST), []);
+        assert_eq!(settled(&mut limbo, |_| true), [A]);
+        assert_eq!(limbo.len(), 0);
+    }
+
+    #[test]
+    fn a_block_waits_for_all_its_streams() {
+        let mut limbo = Limbo::default();
+        limbo.note(A, used(SLOW)).expect("host memory");
+        limbo.note(A, used(FAST)).expect("host memory");
+        limbo.note(A, used(FAST)).expect("host memory");
+        assert!(limbo.is_noted(A) && !limbo.is_noted(B));
+        limbo.hold(A, 512, first);
+        assert!(!limbo.is_noted(A));
+        let mut waits = 0;
+        limbo.waits(|_, _| waits += 1);
+        assert_eq!(waits, 2);
+        assert_eq!(settled(&mut limbo, |stamp| stamp.stream == FAST), []);
+        assert_eq!(settled(&mut limbo, |_| true), [A]);
+    }
+
+    #[test]
+    fn a_stamp_given_early_is_kept_and_the_latest_counts() {
+        let mut limbo = Limbo::default();
+        for epoch in [3, 5] {
+            let stamp = Some(Stamp { stream: SLOW, epoch });
+            limbo.note(A, Use { stream: SLOW, stamp }).expect("host memory");
+        }
+        limbo.hold(A, 512, |_| panic!("it has its stamp"));
+        assert_eq!(settled(&mut limbo, |stamp| stamp.epoch <= 4), []);
+        assert_eq!(settled(&mut limbo, |stamp| stamp.epoch <= 5), [A]);
+    }
+
+    #[test]
+    fn the_block_to_wait_for_is_the_smallest_that_is_enough() {
+        let mut limbo = Limbo::default();
+        for (address, stream, bytes) in [(A, SLOW, 4096), (B, FAST, 1024)] {
+            limbo.note(address, used(stream)).expect("host memory");
+            limbo.hold(address, bytes, first);
+        }
+        let best = |bytes| limbo.best_for(bytes).map(|stamp| stamp.stream).collect::<Vec<_>>();
+        assert_eq!((best(512), best(1024)), (vec![FAST], vec![FAST]));
+        assert_eq!((best(1025), best(8192)), (vec![SLOW], vec![SLOW]));
+    }
+}

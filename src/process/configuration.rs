@@ -1,0 +1,68 @@
+#![forbid(unsafe_code)]
+//! The options in force: `CUDDY_CONF` once, then what the program says.
+
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+
+use super::start::started_already;
+use crate::error::Error;
+use crate::options::{Configuration, Listed, Options, Rejected};
+use crate::sync::{Lock, refuse_after_fork};
+
+/// Rank of the lock around the configuration.
+const RANK: u8 = 2;
+
+static CONFIGURATION: Lock<Option<Configuration>, RANK> = Lock::new(None);
+
+/// Reads the environment once, saying once on stderr what was left out.
+fn with<R>(look: impl FnOnce(&mut Configuration) -> R) -> R {
+    let mut held = CONFIGURATION.lock();
+    let configuration = held.get_or_insert_with(|| {
+        let text = std::env::var_os("CUDDY_CONF").unwrap_or_default();
+        let configuration = Configuration::from_environment(text.as_bytes());
+        for rejected in configuration.rejected() {
+            let line = format!("{rejected}\n");
+            // A program without a stderr does not want to know.
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+        configuration
+    });
+    look(configuration)
+}
+
+/// The values in force.
+pub(super) fn in_force() -> Options {
+    with(|configuration| *configuration.options())
+}
+
+/// Sets an option. Limits hold for every device from now on; the other options can be set as long as
+/// no device is in use.
+pub fn set_option(name: &[u8], value: &[u8]) -> Result<(), Error> {
+    refuse_after_fork()?;
+    let process = started_already();
+    let in_use = process.is_some_and(|process| process.devices_in_use().next().is_some());
+    let before = in_force();
+    with(|configuration| configuration.set(name, value, in_use))?;
+    let after = in_force();
+    let same = before.memory_limit == after.memory_limit
+        && before.memory_fraction == after.memory_fraction;
+    match process {
+        Some(process) if !same => process.apply_limits(),
+        _ => Ok(()),
+    }
+}
+
+/// An option as it stands, by name.
+pub fn option(name: &[u8]) -> Result<Listed, Error> {
+    with(|configuration| configuration.get(name))
+}
+
+/// Every option as it stands.
+pub fn options() -> Vec<Listed> {
+    with(|configuration| configuration.list().collect())
+}
+
+/// The entries of `CUDDY_CONF` that were left out.
+pub fn rejected_options() -> Vec<Rejected> {
+    with(|configuration| configuration.rejected().to_vec())
+}

@@ -1,0 +1,294 @@
+#![forbid(unsafe_code)]
+//! The process: which devices there are, which of them serves an address, what is configured, and
+//! what a fork or the process's end means for every call.
+//!
+//! Nothing happens before the first call that needs it: the driver is loaded by the first call that
+//! names a device, and a device gets a context by the first call that uses it. What is made stays
+//! until the process ends; nothing here has a destructor. All functions are thread-safe.
+
+mod configuration;
+mod facts;
+mod start;
+
+use self::start::{OWNERS, Process, started, started_already};
+use crate::device::{Device, Named, Want};
+use crate::error::Error;
+use crate::size::GRANULE;
+use crate::stats::cuddy_stats;
+use crate::sync::refuse_after_fork;
+use crate::types::{Address, DeviceId};
+
+pub use self::configuration::{option, options, rejected_options, set_option};
+pub use self::facts::{DeviceFacts, device_count, device_facts, driver_calls, driver_version};
+
+/// In place of a device's number: the device of the calling thread's current CUDA context, or
+/// device 0 if it has none.
+pub const CURRENT_DEVICE: i32 = -1;
+/// In place of a device's number, where a function says so: every device in use.
+pub const ALL_DEVICES: i32 = -2;
+/// The largest alignment that can be asked for, in bytes.
+const LARGEST_ALIGNMENT: u64 = 2 << 20;
+
+/// What is known about a live block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BlockInfo {
+    /// Where it starts.
+    pub address: u64,
+    /// What may be used: the request rounded up, in bytes.
+    pub bytes: u64,
+    /// What was asked for, in bytes.
+    pub requested: u64,
+    /// The device that it lies on.
+    pub device: u32,
+    /// The stream's handle, as it was passed to malloc.
+    pub stream: usize,
+    /// The stream's unique id; 0 when it was never asked for (built-in streams).
+    pub stream_id: u64,
+}
+
+/// Allocates `bytes` bytes, aligned to `alignment` (a power of two up to 2 MiB; 0 and whatever is
+/// below 512 means 512), on `device`, for use on `stream`. The answer is the address; 0 for no bytes.
+///
+/// Default streams (0, 1 and 2) are those of the device's primary context; with
+/// [`CURRENT_DEVICE`], of the current context.
+pub fn malloc(bytes: u64, alignment: u64, device: i32, stream: usize) -> Result<u64, Error> {
+    refuse_after_fork()?;
+    if alignment != 0 && (!alignment.is_power_of_two() || alignment > LARGEST_ALIGNMENT) {
+        let why = format!("{alignment} is not a power of two from 1 to {LARGEST_ALIGNMENT}");
+        return Err(Error::InvalidArgument { argument: "alignment", why });
+    }
+    if bytes == 0 {
+        return Ok(0);
+    }
+    let process = started()?;
+    let (device, stream) = process.place(device, stream)?;
+    let want = Want { bytes, alignment: alignment.max(GRANULE), stream };
+    device.malloc(want).map(|address| address.0)
+}
+
+/// Gives a block back. 0 is no block, and fine.
+pub fn free(pointer: u64) -> Result<(), Error> {
+    refuse_after_fork()?;
+    match pointer {
+        0 => Ok(()),
+        _ => owner(pointer)?.1.free(Address(pointer)),
+    }
+}
+
+/// Says that `stream` uses the block too: after its free, it is not used again before the work that
+/// the stream had then is over. A default stream is that of the current context, if this is one of
+/// the block's device, else of the primary context. 0 is no block, and fine.
+pub fn record_stream(pointer: u64, stream: usize) -> Result<(), Error> {
+    refuse_after_fork()?;
+    if pointer == 0 {
+        return Ok(());
+    }
+    let (process, device) = owner(pointer)?;
+    let named = process.name(device, stream)?;
+    device.record_stream(Address(pointer), named)
+}
+
+/// What is known about the live block that `pointer` is the start of, or lies in.
+pub fn block_info(pointer: u64) -> Result<BlockInfo, Error> {
+    refuse_after_fork()?;
+    let (_, device) = owner(pointer)?;
+    let info = device.info(Address(pointer))?;
+    Ok(BlockInfo {
+        address: info.address.0,
+        bytes: info.bytes,
+        requested: info.requested,
+        device: device.id().0,
+        stream: info.handle,
+        stream_id: info.id,
+    })
+}
+
+/// Says that a created stream lives until it is retired: its handle may be kept.
+pub fn stream_open(device: i32, stream: usize) -> Result<(), Error> {
+    let process = started()?;
+    let (device, named) = process.place(device, stream)?;
+    device.open_stream(named)
+}
+
+/// Says that a stream is about to be destroyed. Its handle is never touched again.
+pub fn stream_retire(device: i32, stream: usize) -> Result<(), Error> {
+    let process = started()?;
+    let (device, named) = process.place(device, stream)?;
+    device.retire_stream(named)
+}
+
+/// Gives all cached memory of a device, or of [`ALL_DEVICES`], back to the driver; waits for the
+/// streams that used it last. How many bytes were given back.
+pub fn empty_cache(device: i32) -> Result<u64, Error> {
+    trim(device, 0)
+}
+
+/// Gives cached memory back until no more than `keep` bytes are reserved on the device (on each, for
+/// [`ALL_DEVICES`]). How many bytes were given back.
+pub fn trim(device: i32, keep: u64) -> Result<u64, Error> {
+    let mut given = 0;
+    each_in_use(device, |device| {
+        given += device.trim(keep)?;
+        Ok(())
+    })?;
+    Ok(given)
+}
+
+/// Sets the most that may be reserved on a device, or on each of [`ALL_DEVICES`] that there are; 0
+/// and `u64::MAX` are no limit. What is cached above it is given back.
+pub fn set_memory_limit(device: i32, bytes: u64) -> Result<(), Error> {
+    let limit = if bytes == 0 { u64::MAX } else { bytes };
+    let process = started()?;
+    for id in process.ids(device)? {
+        process.set_limit(DeviceId(id), limit)?;
+    }
+    Ok(())
+}
+
+/// The same as a fraction of the device's memory, above 0 and up to 1.
+pub fn set_memory_fraction(device: i32, fraction: f64) -> Result<(), Error> {
+    if !(fraction > 0.0 && fraction <= 1.0) {
+        let why = format!("{fraction} is not above 0 and up to 1");
+        return Err(Error::InvalidArgument { argument: "fraction", why });
+    }
+    let process = started()?;
+    for id in process.ids(device)? {
+        process.set_limit(DeviceId(id), start::share(process.total(DeviceId(id))?, fraction))?;
+    }
+    Ok(())
+}
+
+/// The most that may be reserved on a device, in bytes; `u64::MAX` is no limit.
+pub fn memory_limit(device: i32) -> Result<u64, Error> {
+    let process = started()?;
+    let id = process.id(device)?;
+    process.limit(id)
+}
+
+/// Free and total bytes of a device. What is cached counts as free, as far as the limit allows. The
+/// device is used by this call: it gets a context, as with `cudaMemGetInfo`.
+pub fn mem_get_info(device: i32) -> Result<(u64, u64), Error> {
+    let process = started()?;
+    process.device(process.id(device)?)?.memory_info()
+}
+
+/// The counters of a device; zeros (and the limit) if it has not been used.
+pub fn stats(device: i32) -> Result<cuddy_stats, Error> {
+    let process = started()?;
+    let id = process.id(device)?;
+    match process.device_in_use(id) {
+        Some(device) => Ok(device.stats()),
+        None => Ok(cuddy_stats { limit: process.limit(id)?, ..cuddy_stats::NONE }),
+    }
+}
+
+/// Every peak of a device, or of [`ALL_DEVICES`], becomes what is now.
+pub fn reset_peak_stats(device: i32) -> Result<(), Error> {
+    each_in_use(device, |device| {
+        device.reset_peaks();
+        Ok(())
+    })
+}
+
+/// Totals and counts of events of a device, or of [`ALL_DEVICES`], start at zero again.
+pub fn reset_accumulated_stats(device: i32) -> Result<(), Error> {
+    each_in_use(device, |device| {
+        device.reset_accumulated();
+        Ok(())
+    })
+}
+
+/// A page of text about a device, or one for each of [`ALL_DEVICES`].
+pub fn summary(device: i32) -> Result<String, Error> {
+    if device == ALL_DEVICES {
+        let mut pages = Vec::new();
+        each_in_use(device, |device| {
+            pages.push(device.summary());
+            Ok(())
+        })?;
+        return Ok(pages.join("\n"));
+    }
+    let process = started()?;
+    let id = process.id(device)?;
+    Ok(match process.device_in_use(id) {
+        Some(device) => device.summary(),
+        None => crate::device::untouched(id.0),
+    })
+}
+
+/// Calls `each` for a device if it is in use, or for every one that is. Creates nothing.
+fn each_in_use(
+    device: i32,
+    mut each: impl FnMut(&'static Device) -> Result<(), Error>,
+) -> Result<(), Error> {
+    refuse_after_fork()?;
+    if device != ALL_DEVICES {
+        let process = started()?;
+        let id = process.id(device)?;
+        return process.device_in_use(id).map_or(Ok(()), each);
+    }
+    let Some(process) = started_already() else { return Ok(()) };
+    let mut outcome = Ok(());
+    for device in process.devices_in_use() {
+        if let Err(error) = each(device) {
+            outcome = Err(error);
+        }
+    }
+    outcome
+}
+
+/// The device that serves an address.
+#[inline]
+fn owner(pointer: u64) -> Result<(&'static Process, &'static Device), Error> {
+    let address = Address(pointer);
+    OWNERS
+        .get(address)
+        .and_then(|id| started_already().map(|process| (process, id)))
+        .and_then(|(process, id)| process.device_in_use(id).map(|device| (process, device)))
+        .ok_or(Error::ForeignPointer(address))
+}
+
+impl Process {
+    /// The device and the stream that a caller names; the device is opened if it is not in use.
+    #[inline]
+    fn place(&'static self, device: i32, stream: usize) -> Result<(&'static Device, Named), Error> {
+        if device >= 0 {
+            let device = self.device(self.id(device)?)?;
+            return Ok((device, Named { raw: stream, context: None }));
+        }
+        let device = self.device(self.id(device)?)?;
+        Ok((device, self.name(device, stream)?))
+    }
+
+    /// A stream, by its handle; a default stream is that of the current context, if this is one of
+    /// the device.
+    fn name(&self, device: &Device, stream: usize) -> Result<Named, Error> {
+        let mut named = Named { raw: stream, context: None };
+        if stream <= 2
+            && let Some(context) = self.driver.current_context()?
+            && self.driver.current_device()? == device.id()
+        {
+            named.context = device.home_if_other(context)?;
+        }
+        Ok(named)
+    }
+
+    /// The device's number, checked.
+    #[inline]
+    fn id(&self, device: i32) -> Result<DeviceId, Error> {
+        match u32::try_from(device) {
+            Ok(id) if id < self.count() => Ok(DeviceId(id)),
+            Err(_) if device == CURRENT_DEVICE => self.current(),
+            _ => Err(Error::InvalidDevice { device: i64::from(device), count: self.count() }),
+        }
+    }
+
+    /// The devices that a number stands for: one, or all that there are.
+    fn ids(&self, device: i32) -> Result<std::ops::Range<u32>, Error> {
+        if device == ALL_DEVICES {
+            return Ok(0..self.count());
+        }
+        let id = self.id(device)?.0;
+        Ok(id..id + 1)
+    }
+}

@@ -1,0 +1,184 @@
+#![forbid(unsafe_code)]
+//! Starting: the driver by the first call that names a device, a device by the first that uses it.
+
+use std::sync::OnceLock;
+
+use super::configuration::in_force;
+use crate::device::Device;
+use crate::driver::Driver;
+use crate::error::Error;
+use crate::options::Options;
+use crate::owners::{MOST_DEVICES, Owners};
+use crate::sync::{self, Lock, refuse_after_fork};
+use crate::types::DeviceId;
+
+/// Which device serves which address.
+pub(super) static OWNERS: Owners = Owners::new();
+
+static PROCESS: OnceLock<Process> = OnceLock::new();
+static STARTING: Lock<(), 0> = Lock::new(());
+
+/// All that exists once in a process.
+pub(super) struct Process {
+    pub(super) driver: Driver,
+    devices: Vec<OnceLock<Device>>,
+    opening: Lock<(), 1>,
+    /// Limits that the program set for a device; they outlive the options' ones.
+    limits: Lock<Vec<Option<u64>>, 3>,
+}
+
+/// The process, if its driver has been loaded.
+#[inline]
+pub(super) fn started_already() -> Option<&'static Process> {
+    PROCESS.get()
+}
+
+/// The process; loads the driver if that has not been done.
+#[inline]
+pub(super) fn started() -> Result<&'static Process, Error> {
+    refuse_after_fork()?;
+    match PROCESS.get() {
+        Some(process) => Ok(process),
+        None => start(),
+    }
+}
+
+#[cold]
+fn start() -> Result<&'static Process, Error> {
+    let _one_at_a_time = STARTING.lock();
+    if let Some(process) = PROCESS.get() {
+        return Ok(process);
+    }
+    sync::about_to_use();
+    match Process::new() {
+        Ok(process) => Ok(PROCESS.get_or_init(|| process)),
+        Err(error) => {
+            sync::unused();
+            Err(error)
+        }
+    }
+}
+
+impl Process {
+    fn new() -> Result<Self, Error> {
+        let driver = Driver::open_system()?;
+        let count = (driver.device_count()? as usize).min(MOST_DEVICES);
+        let devices = (0..count).map(|_| OnceLock::new()).collect();
+        let limits = Lock::new(vec![None; count]);
+        Ok(Self { driver, devices, opening: Lock::new(()), limits })
+    }
+
+    /// How many devices there are.
+    #[inline]
+    pub(super) fn count(&self) -> u32 {
+        self.devices.len() as u32
+    }
+
+    /// The device, if it is in use.
+    #[inline]
+    pub(super) fn device_in_use(&self, id: DeviceId) -> Option<&Device> {
+        self.devices.get(id.0 as usize)?.get()
+    }
+
+    /// Every device in use.
+    pub(super) fn devices_in_use(&self) -> impl Iterator<Item = &Device> {
+        self.devices.iter().filter_map(OnceLock::get)
+    }
+
+    /// The device; it is opened, with a context, if it is not in use.
+    #[inline]
+    pub(super) fn device(&'static self, id: DeviceId) -> Result<&'static Device, Error> {
+        match self.device_in_use(id) {
+            Some(device) => Ok(device),
+            None => self.open(id),
+        }
+    }
+
+    #[cold]
+    fn open(&'static self, id: DeviceId) -> Result<&'static Device, Error> {
+        let _one_at_a_time = self.opening.lock();
+        if let Some(device) = self.device_in_use(id) {
+            return Ok(device);
+        }
+        let device = Device::open(&self.driver, &OWNERS, id, in_force(), self.limit(id)?)?;
+        Ok(self.devices[id.0 as usize].get_or_init(|| device))
+    }
+
+    /// The device of the calling thread's current context; without one device 0, as the runtime has
+    /// it.
+    pub(super) fn current(&self) -> Result<DeviceId, Error> {
+        let id = match self.driver.current_context()? {
+            Some(_) => self.driver.current_device()?,
+            None => DeviceId(0),
+        };
+        match id.0 < self.count() {
+            true => Ok(id),
+            false => Err(Error::InvalidDevice { device: i64::from(id.0), count: self.count() }),
+        }
+    }
+
+    /// The device's memory, in bytes.
+    pub(super) fn total(&self, id: DeviceId) -> Result<u64, Error> {
+        match self.device_in_use(id) {
+            Some(device) => Ok(device.total()),
+            None => Ok(self.driver.device_total(id)?),
+        }
+    }
+
+    /// The limit of a device, in use or not.
+    pub(super) fn limit(&self, id: DeviceId) -> Result<u64, Error> {
+        if let Some(device) = self.device_in_use(id) {
+            return Ok(device.limit());
+        }
+        let set = self.limits.lock()[id.0 as usize];
+        set.map_or_else(|| self.limit_by_options(id), Ok)
+    }
+
+    /// The limit that the options alone give a device.
+    fn limit_by_options(&self, id: DeviceId) -> Result<u64, Error> {
+        let options = in_force();
+        let by_share = match options.memory_fraction {
+            1.0 => Options::NO_LIMIT,
+            fraction => share(self.total(id)?, fraction),
+        };
+        Ok(options.memory_limit.min(by_share))
+    }
+
+    /// Sets the limit of a device, in use or not.
+    pub(super) fn set_limit(&self, id: DeviceId, bytes: u64) -> Result<(), Error> {
+        // Whoever opens the device meanwhile sees the limit before or after.
+        let _nobody_opens = self.opening.lock();
+        self.limits.lock()[id.0 as usize] = Some(bytes);
+        self.device_in_use(id).map_or(Ok(()), |device| device.set_limit(bytes))
+    }
+
+    /// The options' limits have changed: they hold for every device from now on.
+    pub(super) fn apply_limits(&self) -> Result<(), Error> {
+        let _nobody_opens = self.opening.lock();
+        self.limits.lock().fill(None);
+        for device in self.devices_in_use() {
+            device.set_limit(self.limit_by_options(device.id())?)?;
+        }
+        Ok(())
+    }
+}
+
+/// A fraction of a device's memory: the nearest whole number of bytes, so that
+/// `share(total, wanted / total) == wanted`.
+pub(super) fn share(total: u64, fraction: f64) -> u64 {
+    (total as f64 * fraction).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_hits_its_byte() {
+        for total in [80u64 << 30, (24 << 30) + 12345, 10_989 << 20, 150_323_855_360] {
+            for wanted in [1, 512, 2 << 20, (2 << 20) + 1, 100 << 20, total / 3, total - 1, total] {
+                assert_eq!(share(total, wanted as f64 / total as f64), wanted);
+            }
+        }
+    }
+}
