@@ -205,7 +205,7 @@ impl<F: Flaw> Checker<F> {
             me,
             kind: AccessKind::Read,
             object: (u64::MAX, Arc::default()),
-            seen: Vec::new(),
+            seen: HashMap::new(),
         };
         for run in accesses.chunk_by(|a, b| a.object == b.object) {
             let object = self.objects.entry(run[0].object).or_default();

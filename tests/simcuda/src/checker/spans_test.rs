@@ -137,10 +137,12 @@ fn neighbours_with_the_same_past_are_one_span() {
     notes.new = 4;
     spans.touch((0, 400), AccessKind::Read, 4, &mut notes);
     assert_eq!(spans.len(), 2);
-    spans.touch((300, 800), AccessKind::Read, 4, &mut notes);
-    assert_eq!(spans.len(), 1);
+    spans.touch((400, 600), AccessKind::Read, 4, &mut notes);
+    assert_eq!(spans.len(), 2);
     spans.touch((100, 200), AccessKind::Write, 4, &mut notes);
-    assert_eq!(spans.len(), 3);
+    assert_eq!(spans.len(), 4);
+    spans.touch((200, 300), AccessKind::Write, 4, &mut notes);
+    assert_eq!(spans.len(), 4);
     spans.touch((0, 800), AccessKind::Destroy, 7, &mut notes);
     assert_eq!(spans.len(), 1);
 }

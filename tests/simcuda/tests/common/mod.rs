@@ -1,5 +1,5 @@
 //! What the tests of the driver share: the library as a client loads it, one session at a time.
-#![allow(dead_code, non_snake_case)]
+#![allow(dead_code, non_snake_case, clippy::too_many_arguments)]
 
 use std::ffi::{CString, c_char, c_void};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
