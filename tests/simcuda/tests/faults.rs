@@ -146,7 +146,7 @@ fn calls_cost_what_the_table_says() {
     assert_eq!(spent(&s, || block = s.alloc(16 * MIB)), 160_000 + 16 * 1_000);
     assert_eq!(spent(&s, || ok!(s.cuMemFree_v2(block))), 150_000);
     s.sim.cost("cuMemAlloc", 7, 0).expect("a function");
-    assert_eq!(spent(&s, || drop(s.alloc(16 * MIB))), 7);
+    assert_eq!(spent(&s, || _ = s.alloc(16 * MIB)), 7);
     let failed = spent(&s, || assert_eq!(s.cuMemMap(1, 1, 0, handle, 0), INVALID_VALUE));
     assert_eq!(failed, 1_500, "a call that fails takes its fixed time");
     s.sim.reset();
