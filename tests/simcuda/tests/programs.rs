@@ -174,3 +174,27 @@ fn the_table_of_control_functions_is_complete() {
     known.sort_unstable();
     assert_eq!(exported, known);
 }
+
+/// Cargo hands a crate's link flags on to the cdylibs that have it as an ordinary dependency: such a
+/// library would be called `libcuda.so.1` too.
+#[test]
+fn no_library_of_the_workspace_depends_on_the_simulator_but_in_its_tests() {
+    let root = here("../..");
+    let text = |file: &Path| std::fs::read_to_string(file).expect("a manifest");
+    let workspace = text(&root.join("Cargo.toml"));
+    let list = workspace.split("members = [").nth(1).and_then(|rest| rest.split(']').next());
+    let members = list.expect("a list of members").split(',').map(|m| m.trim().trim_matches('"'));
+    let mut libraries = 0;
+    for member in members.filter(|member| !member.is_empty()) {
+        let manifest = text(&root.join(member).join("Cargo.toml"));
+        if !manifest.contains("\"cdylib\"") {
+            continue;
+        }
+        libraries += 1;
+        for section in manifest.split("\n[").filter(|s| s.starts_with("dependencies]")) {
+            let mut names = section.lines().filter_map(|line| line.split([' ', '.', '=']).next());
+            assert!(names.all(|name| name != "simcuda"), "{member} depends on simcuda");
+        }
+    }
+    assert!(libraries >= 2, "the manifests were read");
+}
