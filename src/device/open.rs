@@ -74,7 +74,7 @@ impl Device {
             total,
             shows_free_memory,
             calls,
-            growth: Lock::new(Growing { pages: Pages::new(page), waiting: 0 }),
+            growth: Lock::new(Growing { pages: Pages::new(page), stuck: Vec::new(), waiting: 0 }),
             returned: Condvar::new(),
             books: Lock::new(books),
             events: Lock::new(Vec::new()),
