@@ -49,7 +49,7 @@ impl Miss<'_> {
             return Ok(plan);
         }
         let bytes = self.request.bytes + self.request.alignment;
-        match self.work.device.reserve_more(self.work.growing(), bytes)? {
+        match self.work.device.reserve_more(bytes)? {
             true => self.claim_place(),
             false => Ok(None),
         }

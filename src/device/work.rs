@@ -227,10 +227,10 @@ impl Device {
         Ok(())
     }
 
-    /// Physical memory and addresses may have outlived the context. Gives back what does; a driver
-    /// that refuses says that it is gone.
+    /// Physical memory may have outlived the context: gives it back; a driver that refuses says that
+    /// it is gone. The addresses stay reserved, so that no new block comes to lie where a lost one
+    /// was.
     fn give_up_pages(&self, home: Home, growth: &mut Growing) {
-        let ranges = std::mem::take(&mut growth.pages.ranges);
         growth.stuck.clear();
         let (mapped, kept) = growth.pages.drain();
         let Store::Pages(page) = self.store else { return };
@@ -243,9 +243,6 @@ impl Device {
         }
         for memory in kept {
             let _ = inside.handle_release(memory);
-        }
-        for (start, bytes) in ranges {
-            let _ = self.driver.address_free(start.0, bytes);
         }
     }
 
