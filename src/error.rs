@@ -113,6 +113,24 @@ pub enum Error {
     Internal(&'static str),
 }
 
+/// The text of an error, made without insisting on host memory: where that runs out, it is cut.
+///
+/// `format!` aborts the process then.
+pub(crate) fn sentence(text: fmt::Arguments<'_>) -> String {
+    struct Growing(String);
+    impl fmt::Write for Growing {
+        fn write_str(&mut self, part: &str) -> fmt::Result {
+            self.0.try_reserve(part.len()).map_err(|_| fmt::Error)?;
+            self.0.push_str(part);
+            Ok(())
+        }
+    }
+    let mut growing = Growing(String::new());
+    // An error only says that the text was cut.
+    let _ = fmt::Write::write_fmt(&mut growing, text);
+    growing.0
+}
+
 /// A driver function and the code that it returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriverError {

@@ -1,5 +1,6 @@
 //! A caching CUDA memory allocator for every program.
 
+pub mod abi;
 pub(crate) mod device;
 pub(crate) mod driver;
 pub mod error;

@@ -11,10 +11,10 @@ mod text;
 
 use std::fmt;
 
-use crate::error::Error;
+use crate::error::{Error, sentence};
 pub use table::*;
-use table::{accepted, read, write};
-use text::{distance, printable};
+use table::{Accepted, read, write};
+use text::{Printable, distance};
 
 /// Where a value came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl fmt::Display for Source {
 /// An entry of `CUDDY_CONF` that was left out. Its `Display` is the line for stderr.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
-    /// The entry as it was written, unprintable characters escaped, cut to 80 bytes.
+    /// The entry as it was written, unprintable characters escaped, cut to 80 letters.
     pub entry: String,
     /// What is wrong with it and what would be right.
     pub why: String,
@@ -82,8 +82,11 @@ impl Configuration {
             if entry.is_empty() {
                 continue;
             }
-            if let Err(why) = configuration.apply(entry) {
-                configuration.rejected.push(Rejected { entry: printable(entry), why });
+            if let Err(why) = configuration.apply(entry)
+                && configuration.rejected.try_reserve(1).is_ok()
+            {
+                let entry = sentence(format_args!("{}", Printable(entry)));
+                configuration.rejected.push(Rejected { entry, why });
             }
         }
         configuration
@@ -93,8 +96,11 @@ impl Configuration {
         let Some(colon) = entry.iter().position(|&byte| byte == b':') else {
             let name = entry.split(|&byte| byte == b'=').next().unwrap_or(entry);
             return Err(match find(name.trim_ascii()) {
-                Ok(at) => format!("write key:value, with a colon: {}", accepted(&TABLE[at])),
-                Err(unknown) => format!("write key:value, with a colon: {unknown}"),
+                Ok(at) => {
+                    let accepted = Accepted(&TABLE[at]);
+                    sentence(format_args!("write key:value, with a colon: {accepted}"))
+                }
+                Err(unknown) => sentence(format_args!("write key:value, with a colon: {unknown}")),
             });
         };
         let at = find(entry[..colon].trim_ascii())?;
@@ -114,10 +120,10 @@ impl Configuration {
         let mut options = self.options;
         read(row, value, &mut options).map_err(Error::InvalidOption)?;
         if in_use && row.changes == Changes::BeforeUse && options != self.options {
-            return Err(Error::InvalidOption(format!(
+            return Err(Error::InvalidOption(sentence(format_args!(
                 "{} cannot change after Cuddy has used a device: set it earlier, or in CUDDY_CONF",
                 row.name
-            )));
+            ))));
         }
         self.options = options;
         self.sources[at] = Source::Program;
@@ -173,8 +179,8 @@ fn find(name: &[u8]) -> Result<usize, String> {
         return Ok(at);
     }
     let nearest = TABLE.iter().min_by_key(|row| distance(row.name.as_bytes(), name));
-    let hint = nearest.map(accepted).unwrap_or_default();
-    Err(format!("there is no option \"{}\", the nearest is {hint}", printable(name)))
+    let (name, nearest) = (Printable(name), Accepted(nearest.unwrap_or(&TABLE[0])));
+    Err(sentence(format_args!("there is no option \"{name}\", the nearest is {nearest}")))
 }
 
 #[cfg(test)]

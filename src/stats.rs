@@ -10,8 +10,8 @@
 /// program built against an older cuddy.h keeps working. New fields are added at the end only.
 ///
 /// At every moment allocated <= active <= reserved <= reserved_peak, and requested <= allocated.
-/// "peak" is the largest value since the last cuddy_reset_peak_memory_stats(), "total" the sum of all that
-/// was ever added since the last cuddy_reset_accumulated_memory_stats().
+/// "peak" is the largest value since the last cuddy_reset_peak_memory_stats(), "total" the sum of all
+/// that was added since the last cuddy_reset_accumulated_memory_stats().
 #[allow(non_camel_case_types)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]

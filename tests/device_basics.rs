@@ -1,8 +1,8 @@
 //! One device, one stream: sizes, limits, growth, errors and counters on the simulated driver.
 
-mod common;
+mod machine;
 
-use common::*;
+use machine::*;
 use cuddy::error::{Error, cuddy_status};
 use cuddy::process;
 

@@ -2,9 +2,9 @@
 //! error or a recovery, the caller's context is what it was, no object of the driver is lost, no
 //! live block changes, and the counters stay exact.
 
-mod common;
+mod machine;
 
-use common::*;
+use machine::*;
 use cuddy::error::{Error, cuddy_status};
 use cuddy::process;
 

@@ -1,12 +1,12 @@
 //! Random programs against a shadow that knows only what an allocator is: live blocks do not
 //! overlap, keep their contents, and add up to the counters. The checker judges the order of work.
 
-mod common;
+mod machine;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use common::*;
+use machine::*;
 use cuddy::error::Error;
 use cuddy::process;
 

@@ -1,8 +1,8 @@
 //! The process: devices that are not used, forks, the end of the driver, a device reset under us.
 
-mod common;
+mod machine;
 
-use common::*;
+use machine::*;
 use cuddy::error::Error;
 use cuddy::process::{self, ALL_DEVICES, CURRENT_DEVICE};
 use cuddy::stats::cuddy_stats;

@@ -1,11 +1,11 @@
 //! The order of work: whatever the schedule, no use of memory is unordered with its next owner's.
 //! The simulated driver's happens-before checker is the judge.
 
-mod common;
+mod machine;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::*;
+use machine::*;
 use cuddy::process;
 
 const SCHEDULES: [&str; 6] = ["eager", "lazy", "lag:3", "lag:1000", "random:1", "random:7"];

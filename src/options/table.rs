@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use super::text::{bytes_of, printable, text_of_bytes};
+use super::text::{Bytes, Printable, bytes_of};
+use crate::error::sentence;
 
 /// How device memory is got from the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,16 +180,20 @@ pub static TABLE: [Row; COUNT] = [
                  larger gets a segment of its own size." },
 ];
 
-/// What a row takes, in words: "backing (auto, pages or segments)".
-pub(super) fn accepted(row: &Row) -> String {
-    format!("{} ({})", row.name, row.kind)
+/// Displays what a row takes: "backing (auto, pages or segments)".
+pub(super) struct Accepted<'a>(pub(super) &'a Row);
+
+impl fmt::Display for Accepted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.0.name, self.0.kind)
+    }
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bytes { least, most, word, .. } => {
-                write!(f, "{} to {}", text_of_bytes(*least), text_of_bytes(*most))?;
+                write!(f, "{} to {}", Bytes(*least), Bytes(*most))?;
                 word.map_or(Ok(()), |(word, _)| write!(f, " or {word}"))
             }
             Self::Fraction { .. } => f.write_str("0 to 1"),
@@ -197,7 +202,7 @@ impl fmt::Display for Kind {
                     first.iter().try_for_each(|word| write!(f, "{word}, "))?;
                     write!(f, "{before} or {last}")
                 }
-                _ => f.write_str(&words.concat()),
+                _ => words.iter().try_for_each(|word| f.write_str(word)),
             },
             Self::Switch { .. } => f.write_str("on or off"),
         }
@@ -213,7 +218,8 @@ pub(super) fn read(row: &Row, text: &[u8], options: &mut Options) -> Result<(), 
                 Kind::Bytes { .. } => "; units are B, KiB, MiB, GiB and TiB",
                 _ => "",
             };
-            format!("\"{}\" is not a value of {}{units}", printable(text), accepted(row))
+            let (text, accepted) = (Printable(text), Accepted(row));
+            sentence(format_args!("\"{text}\" is not a value of {accepted}{units}"))
         },
     )
 }
@@ -250,12 +256,14 @@ pub(super) fn write(row: &Row, options: &Options) -> String {
     let mut options = *options;
     match row.kind {
         Kind::Bytes { word, field, .. } => match (*field(&mut options), word) {
-            (value, Some((word, of_word))) if value == of_word => word.to_owned(),
-            (value, _) => text_of_bytes(value),
+            (value, Some((word, of_word))) if value == of_word => sentence(format_args!("{word}")),
+            (value, _) => sentence(format_args!("{}", Bytes(value))),
         },
-        Kind::Fraction { field } => field(&mut options).to_string(),
-        Kind::Choice { words, get, .. } => words[get(&options)].to_owned(),
-        Kind::Switch { field } => if *field(&mut options) { "on" } else { "off" }.to_owned(),
+        Kind::Fraction { field } => sentence(format_args!("{}", field(&mut options))),
+        Kind::Choice { words, get, .. } => sentence(format_args!("{}", words[get(&options)])),
+        Kind::Switch { field } => {
+            sentence(format_args!("{}", if *field(&mut options) { "on" } else { "off" }))
+        }
     }
 }
 

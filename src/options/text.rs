@@ -1,7 +1,9 @@
 #![forbid(unsafe_code)]
 //! Text of options: bytes with units, the distance between names, and what may be printed.
 //!
-//! `bytes_of(text_of_bytes(b)) == b` for every `b`.
+//! `bytes_of(Bytes(b).to_string()) == b` for every `b`.
+
+use std::fmt;
 
 /// The units of bytes, largest first.
 const UNITS: [(&str, u64); 5] =
@@ -28,11 +30,15 @@ pub(super) fn bytes_of(text: &str) -> Option<u64> {
     u64::try_from(bytes).ok()
 }
 
-/// Bytes in the largest unit that gives a whole number: `20MiB`, `1000`.
-pub(super) fn text_of_bytes(bytes: u64) -> String {
-    match UNITS.iter().find(|(_, scale)| bytes != 0 && bytes.is_multiple_of(*scale)) {
-        Some((unit, scale)) if *scale > 1 => format!("{}{unit}", bytes / scale),
-        _ => bytes.to_string(),
+/// Displays bytes in the largest unit that gives a whole number: `20MiB`, `1000`.
+pub(super) struct Bytes(pub(super) u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match UNITS.iter().find(|(_, scale)| self.0 != 0 && self.0.is_multiple_of(*scale)) {
+            Some((unit, scale)) if *scale > 1 => write!(f, "{}{unit}", self.0 / scale),
+            _ => write!(f, "{}", self.0),
+        }
     }
 }
 
@@ -55,26 +61,23 @@ pub(super) fn distance(name: &[u8], given: &[u8]) -> usize {
     row[given.len()]
 }
 
-/// Text of unknown bytes for a message: at most 80 bytes, nothing that moves a terminal's cursor.
-pub(super) fn printable(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for chunk in bytes.utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            match letter {
-                ' '..='~' => text.push(letter),
-                _ if letter.is_control() => text.extend(letter.escape_default()),
-                _ => text.push(letter),
+/// Displays bytes of unknown meaning: at most 80 letters, nothing that moves a terminal's cursor.
+pub(super) struct Printable<'a>(pub(super) &'a [u8]);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let chunks = self.0.utf8_chunks();
+        let mut letters = chunks.flat_map(|chunk| {
+            chunk.valid().chars().chain((!chunk.invalid().is_empty()).then_some('\u{fffd}'))
+        });
+        for letter in letters.by_ref().take(80) {
+            match letter.is_control() {
+                true => write!(f, "{}", letter.escape_default())?,
+                false => write!(f, "{letter}")?,
             }
         }
-        if !chunk.invalid().is_empty() {
-            text.push('\u{fffd}');
-        }
+        letters.next().map_or(Ok(()), |_| f.write_str("..."))
     }
-    if text.len() > 80 {
-        text.truncate(text.floor_char_boundary(77));
-        text.push_str("...");
-    }
-    text
 }
 
 #[cfg(test)]
@@ -120,7 +123,7 @@ mod tests {
             assert_eq!(bytes_of(text), None, "{text}");
         }
         for bytes in [0, 1, 511, 512, 1 << 20, 3 << 29, (1 << 40) + 1, 1 << 62] {
-            assert_eq!(bytes_of(&text_of_bytes(bytes)), Some(bytes));
+            assert_eq!(bytes_of(&Bytes(bytes).to_string()), Some(bytes));
         }
     }
 

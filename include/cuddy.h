@@ -1,0 +1,598 @@
+// cuddy.h: a caching allocator for CUDA device memory.
+//
+// cudaMalloc() costs tens of microseconds or more, cudaFree() waits for the device. Cuddy keeps what
+// is freed and hands it out again within nanoseconds, in stream order, and gives it back to the
+// driver when memory runs short. It needs no initialisation and no thread, takes nothing from a
+// device that is not used, and tells at any time where the memory went.
+//
+// A program in full:
+//
+//     #include <stdio.h>
+//     #include <cuddy.h>
+//
+//     int main(void) {
+//         void *block;
+//         size_t bytes = (size_t)64 << 20;
+//         if (cuddy_malloc(&block, bytes, CUDDY_CURRENT_DEVICE, CUDDY_STREAM_LEGACY) != CUDDY_OK) {
+//             fprintf(stderr, "no memory: %s\n", cuddy_last_error());
+//             return 1;
+//         }
+//         // ... kernels and copies on that stream use the block ...
+//         cuddy_free(block); // to the cache: later work on the stream may have it at once
+//
+//         cuddy_malloc(&block, bytes, CUDDY_CURRENT_DEVICE, CUDDY_STREAM_LEGACY); // no driver call
+//         cuddy_free(block);
+//         printf("%zu bytes in use, %zu kept\n", cuddy_memory_allocated(CUDDY_CURRENT_DEVICE),
+//                cuddy_memory_reserved(CUDDY_CURRENT_DEVICE));
+//         return 0;
+//     }
+//
+// Build it with: cc program.c $(pkg-config --cflags --libs cuddy)
+//
+// What holds for every function:
+// - Any thread may call it at any time, also during exit. Nothing prints, aborts or throws.
+// - Sizes are in bytes; text is UTF-8 and ends with 0.
+// - A pointer argument must be valid for what the text says; NULL where it is not allowed is
+//   CUDDY_ERROR_INVALID_ARGUMENT. Structs begin with their size, so that they can grow.
+// - Besides the errors listed, CUDDY_ERROR_INTERNAL means a bug in Cuddy.
+// - A child forked before the first use may use Cuddy; a child forked later gets CUDDY_ERROR_FORKED.
+//
+// Types come first, then the functions in chapters: version and errors, memory, streams, cache,
+// limits, statistics, options, per-thread default streams. You may stop reading at any of them.
+
+#ifndef CUDDY_H
+#define CUDDY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// The version of this header, as numbers and as text.
+#define CUDDY_VERSION_MAJOR 0
+#define CUDDY_VERSION_MINOR 1
+#define CUDDY_VERSION_PATCH 0
+#define CUDDY_VERSION_STRING "0.1.0"
+
+// The three in one number: major * 10000 + minor * 100 + patch.
+#define CUDDY_VERSION 100
+
+// A stream: the driver's CUstream and the runtime's cudaStream_t pass as they are.
+typedef struct CUstream_st *cuddy_stream;
+
+// The legacy default stream. Stream 0 is the same one, unless the program is compiled for per-thread
+// default streams.
+#define CUDDY_STREAM_LEGACY ((cuddy_stream)1)
+
+// The calling thread's own default stream.
+#define CUDDY_STREAM_PER_THREAD ((cuddy_stream)2)
+
+// In place of a limit: none.
+#define CUDDY_NO_LIMIT SIZE_MAX
+
+// In place of a device's number: the device of the calling thread's current CUDA context, or
+// device 0 if it has none.
+#define CUDDY_CURRENT_DEVICE -1
+
+// In place of a device's number, where a function says so: every device in use.
+#define CUDDY_ALL_DEVICES -2
+
+// What a call of Cuddy returns. Zero is success; numbers never change their meaning.
+//
+// cuddy_last_error() has the sentence that belongs to the last failure on the calling thread.
+enum cuddy_status
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // The call did what it says.
+  CUDDY_OK = 0,
+  // An argument is outside what the function accepts; the message names it.
+  CUDDY_ERROR_INVALID_ARGUMENT = 1,
+  // No memory: everything reusable was tried first. The message explains where memory went.
+  CUDDY_ERROR_OUT_OF_MEMORY = 2,
+  // No usable CUDA driver: libcuda.so.1 is missing, too old, or cuInit failed.
+  CUDDY_ERROR_NO_DRIVER = 3,
+  // There is no device of that number.
+  CUDDY_ERROR_INVALID_DEVICE = 4,
+  // The stream is not a valid stream, or was never opened.
+  CUDDY_ERROR_INVALID_STREAM = 5,
+  // The pointer was not allocated by Cuddy.
+  CUDDY_ERROR_FOREIGN_POINTER = 6,
+  // The pointer lies inside a live block, but is not its start.
+  CUDDY_ERROR_INTERIOR_POINTER = 7,
+  // The pointer's block has already been freed.
+  CUDDY_ERROR_DOUBLE_FREE = 8,
+  // The pointer, stream or event belongs to another device than the one named.
+  CUDDY_ERROR_WRONG_DEVICE = 9,
+  // The CUDA driver failed; the message has the function and the CUDA code's name.
+  CUDDY_ERROR_DRIVER = 10,
+  // The device or its context was reset: all its blocks are gone.
+  CUDDY_ERROR_DEVICE_RESET = 11,
+  // This process is a fork of one that used CUDA; CUDA does not work in such a child.
+  CUDDY_ERROR_FORKED = 12,
+  // The CUDA driver has shut down, at process exit.
+  CUDDY_ERROR_SHUTDOWN = 13,
+  // The device or the driver cannot do this.
+  CUDDY_ERROR_NOT_SUPPORTED = 14,
+  // Host memory ran out; nothing was changed.
+  CUDDY_ERROR_HOST_OUT_OF_MEMORY = 15,
+  // There is no such option, or it does not take that value.
+  CUDDY_ERROR_INVALID_OPTION = 16,
+  // A bug in Cuddy: please report it.
+  CUDDY_ERROR_INTERNAL = 17,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum cuddy_status cuddy_status;
+#else
+typedef int32_t cuddy_status;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
+// What cuddy_malloc_ex() is asked for. Set the whole of it to 0, then struct_size, then what is
+// wanted.
+//
+// Fields are added at the end only; 0 in one of them means what it meant before it was there.
+typedef struct cuddy_request {
+  // sizeof(cuddy_request).
+  uint64_t struct_size;
+  // Bytes wanted; 0 gives success and NULL.
+  uint64_t bytes;
+  // The address is to be a multiple of this: a power of two, at most 2 MiB. 0 and all below
+  // 512 mean 512.
+  uint64_t alignment;
+  // The stream that will use the memory first.
+  cuddy_stream stream;
+  // The device's number, or CUDDY_CURRENT_DEVICE.
+  int32_t device;
+  // 0.
+  uint32_t flags;
+} cuddy_request;
+
+// What cuddy_block_info() tells about a block.
+//
+// Set struct_size before the call; no more than that is written. Fields are added at the end only.
+typedef struct cuddy_block {
+  // In: sizeof(cuddy_block) in the caller's header. Out: the bytes that were filled.
+  uint64_t struct_size;
+  // The block's start: what cuddy_malloc() gave, and cuddy_free() takes.
+  void *address;
+  // Bytes that may be used from there: the request, rounded up.
+  uint64_t bytes;
+  // Bytes that were asked for.
+  uint64_t requested;
+  // How far the pointer that was asked about lies behind the start, in bytes.
+  uint64_t offset;
+  // The block's stream, as it was passed to cuddy_malloc(). It is told for comparing: the program
+  // may have destroyed it.
+  cuddy_stream stream;
+  // The device's number.
+  int32_t device;
+  // 0.
+  uint32_t reserved;
+} cuddy_block;
+
+// Counters of one device. All are 64 bits; bytes unless the name ends in `_count`.
+//
+// Set `struct_size` to `sizeof(cuddy_stats)` before the call: no more than that is written, so a
+// program built against an older cuddy.h keeps working. New fields are added at the end only.
+//
+// At every moment allocated <= active <= reserved <= reserved_peak, and requested <= allocated.
+// "peak" is the largest value since the last cuddy_reset_peak_memory_stats(), "total" the sum of all
+// that was added since the last cuddy_reset_accumulated_memory_stats().
+typedef struct cuddy_stats {
+  // In: sizeof(cuddy_stats) in the caller's header. Out: the bytes that were filled.
+  uint64_t struct_size;
+  // Bytes that callers asked for, in live blocks.
+  uint64_t requested;
+  // Its peak.
+  uint64_t requested_peak;
+  // Its total.
+  uint64_t requested_total;
+  // Bytes of live blocks, after rounding to 512.
+  uint64_t allocated;
+  // Its peak.
+  uint64_t allocated_peak;
+  // Its total.
+  uint64_t allocated_total;
+  // Allocated, plus bytes of freed blocks that some stream may still be using.
+  uint64_t active;
+  // Its peak.
+  uint64_t active_peak;
+  // Physical bytes held from the driver.
+  uint64_t reserved;
+  // Its peak.
+  uint64_t reserved_peak;
+  // Bytes got from the driver over time.
+  uint64_t reserved_total;
+  // Physical bytes kept by the cache: reserved - active.
+  uint64_t cached;
+  // Physical bytes kept without an address, ready to be mapped again; part of cached.
+  uint64_t unmapped;
+  // The most that may be reserved; UINT64_MAX when there is no limit.
+  uint64_t limit;
+  // The largest block that this device could serve from its cache, on one stream.
+  uint64_t largest_free;
+  // Bytes that the driver took neither back nor gave: lost to a failed release. Part of
+  // reserved, never used again.
+  uint64_t quarantined;
+  // Live blocks.
+  uint64_t live_block_count;
+  // Its peak.
+  uint64_t live_block_peak_count;
+  // Allocations served.
+  uint64_t malloc_count;
+  // Blocks freed.
+  uint64_t free_count;
+  // Allocations served from the cache, with no driver call.
+  uint64_t hit_count;
+  // Allocations that needed the driver.
+  uint64_t miss_count;
+  // Misses served by taking pages from free blocks and mapping them elsewhere.
+  uint64_t harvest_count;
+  // Times that the host waited for a stream, to make memory reusable.
+  uint64_t wait_count;
+  // Allocations that failed at first and succeeded after memory was taken back.
+  uint64_t retry_count;
+  // Allocations that failed for want of memory.
+  uint64_t out_of_memory_count;
+  // Freed blocks that wait for a stream.
+  uint64_t limbo_block_count;
+  // Driver calls made on behalf of this device.
+  uint64_t driver_call_count;
+} cuddy_stats;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// -------------------------------------------------------------------------------------------------
+// Version and errors
+// -------------------------------------------------------------------------------------------------
+//
+// Every function that can fail returns a cuddy_status; 0 is success. A call that fails changes
+// nothing and leaves its outputs as they were. The sentence that belongs to a failure, with the
+// figures, is in cuddy_last_error().
+
+// The version of the library that is running: CUDDY_VERSION of the header that it was built with.
+//
+// A program may compare the two. Libraries of one soname (libcuddy.so.N) only add to each other.
+//
+// Never fails. Thread-safe.
+int cuddy_version(void);
+
+// The same as text, "0.1.0". The text is constant.
+//
+// Never fails. Thread-safe.
+const char *cuddy_version_string(void);
+
+// The name of a status, "CUDDY_ERROR_OUT_OF_MEMORY". The text is constant.
+//
+// status: what a function returned. A number that is no status gives "unknown status".
+//
+// Never fails. Thread-safe.
+const char *cuddy_status_name(int status);
+
+// What the calling thread's last failure was about, in one or more sentences; "" before the first.
+//
+// The text belongs to the thread and changes with its next failure; a call that succeeds leaves it
+// alone. It is at most 4095 bytes long, UTF-8. Never NULL.
+//
+// Never fails. Thread-safe: each thread has its own.
+const char *cuddy_last_error(void);
+
+// -------------------------------------------------------------------------------------------------
+// Memory
+// -------------------------------------------------------------------------------------------------
+//
+// Memory from Cuddy belongs to a stream. It is safe on that stream at once, and on whatever that
+// stream is ordered before; on any other stream, or on the host, the program orders the use itself,
+// as it does for a kernel's output. Freeing gives it back at the point that the host has reached in
+// the block's own stream: later work on that stream may use it at once, with no driver call and no
+// wait.
+
+// Allocates device memory.
+//
+// ptr:    where to write the address, a multiple of 512.
+// bytes:  how many are wanted; rounded up to a multiple of 512. 0 gives success and NULL.
+// device: a device's number, or CUDDY_CURRENT_DEVICE.
+// stream: the stream that will use the memory first: a CUstream, a cudaStream_t, or one of
+//         CUDDY_STREAM_LEGACY and CUDDY_STREAM_PER_THREAD. It must be valid during the call.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (ptr is NULL), CUDDY_ERROR_OUT_OF_MEMORY (also for a size
+// that no device has), CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_INVALID_STREAM,
+// CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER, CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED,
+// CUDDY_ERROR_SHUTDOWN, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+// Thread-safe. Calls the driver, and may wait for streams, only when the stream has no free block
+// that fits; memory that is free is never missed.
+cuddy_status cuddy_malloc(void **ptr, size_t bytes, int device, cuddy_stream stream);
+
+// Allocates device memory with an alignment.
+//
+// ptr:     where to write the address.
+// request: what is wanted. Bytes of it that this version does not know must be 0.
+//
+// Errors: as cuddy_malloc(); CUDDY_ERROR_INVALID_ARGUMENT also for a struct_size that is none, an
+// alignment that is no power of two or above 2 MiB, and flags that are not 0.
+// Thread-safe. Costs what cuddy_malloc() costs.
+cuddy_status cuddy_malloc_ex(void **ptr, const struct cuddy_request *request);
+
+// Gives a block back. Its bytes may be reused by later work on its stream at once, and by others
+// when they are ordered behind it.
+//
+// ptr: what cuddy_malloc() or cuddy_malloc_ex() gave; NULL does nothing.
+//
+// Errors: CUDDY_ERROR_DOUBLE_FREE, CUDDY_ERROR_INTERIOR_POINTER, CUDDY_ERROR_FOREIGN_POINTER,
+// CUDDY_ERROR_DRIVER, CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
+// Thread-safe; any thread may free. Calls the driver only for a block that other streams use too
+// (see cuddy_record_stream()). Never waits, unless the option caching is off.
+cuddy_status cuddy_free(void *ptr);
+
+// Says that another stream uses a block too: after its free it is not reused before the work that
+// this stream had been given by then is over.
+//
+// ptr:    the start of a live block; NULL does nothing.
+// stream: the other stream; the block's own changes nothing. It must be valid during the call.
+//
+// Errors: CUDDY_ERROR_DOUBLE_FREE, CUDDY_ERROR_INTERIOR_POINTER, CUDDY_ERROR_FOREIGN_POINTER,
+// CUDDY_ERROR_INVALID_STREAM, CUDDY_ERROR_WRONG_DEVICE, CUDDY_ERROR_DRIVER,
+// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
+// Thread-safe. Calls the driver at most to tell which stream a handle is.
+cuddy_status cuddy_record_stream(void *ptr, cuddy_stream stream);
+
+// Tells about the live block that a pointer lies in: the start of a block or any byte of it.
+//
+// ptr:  the pointer; it is not dereferenced.
+// info: where to write; its struct_size must be set.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (info is NULL or its struct_size is none),
+// CUDDY_ERROR_FOREIGN_POINTER (NULL too), CUDDY_ERROR_DOUBLE_FREE (the block was freed),
+// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
+// Thread-safe. Never calls the driver. Constant time for a block's start, else it looks through
+// the device's blocks.
+cuddy_status cuddy_block_info(const void *ptr, struct cuddy_block *info);
+
+// -------------------------------------------------------------------------------------------------
+// Streams
+// -------------------------------------------------------------------------------------------------
+//
+// A stream that Cuddy was not told about is used only inside the calls that pass it: the program
+// may destroy it at any time, and its handle may come back for another stream. A program that opens
+// its streams here, and retires them before it destroys them, saves driver calls and waits.
+
+// Promises that a stream lives until cuddy_stream_retire(): Cuddy may use its handle meanwhile.
+//
+// device: the stream's device, or CUDDY_CURRENT_DEVICE.
+// stream: a stream of that device. Opening one twice, or a built-in one, changes nothing.
+//
+// Errors: CUDDY_ERROR_INVALID_STREAM, CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_WRONG_DEVICE,
+// CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN,
+// CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+// Thread-safe. Calls the driver once.
+cuddy_status cuddy_stream_open(int device, cuddy_stream stream);
+
+// Ends that promise: call it before the stream is destroyed.
+//
+// Blocks of the stream stay valid, and its free memory stays usable by others.
+//
+// device: the stream's device, or CUDDY_CURRENT_DEVICE.
+// stream: a stream that was opened.
+//
+// Errors: CUDDY_ERROR_INVALID_STREAM (never opened, or retired before), CUDDY_ERROR_INVALID_DEVICE,
+// CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
+// Thread-safe. Calls the driver to mark the end of the stream's work; does not wait for it.
+cuddy_status cuddy_stream_retire(int device, cuddy_stream stream);
+
+// -------------------------------------------------------------------------------------------------
+// Cache
+// -------------------------------------------------------------------------------------------------
+//
+// Freed memory is kept for the next allocation. These give it back to the driver, for other
+// libraries and other processes; Cuddy itself does so when the device runs short.
+
+// Gives every free page and segment back to the driver. Waits for the work that still uses them.
+//
+// device: a device's number, CUDDY_CURRENT_DEVICE or CUDDY_ALL_DEVICES.
+// freed:  where to write how many bytes were given back; may be NULL.
+//
+// Errors: CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER,
+// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
+// Thread-safe. Other threads go on allocating from what stays.
+cuddy_status cuddy_empty_cache(int device, size_t *freed);
+
+// Gives free pages and segments back to the driver until at most so many bytes are reserved.
+//
+// device:     a device's number, CUDDY_CURRENT_DEVICE or CUDDY_ALL_DEVICES (each by itself).
+// keep_bytes: bytes that may stay reserved, live blocks included; 0 is cuddy_empty_cache().
+// freed:      where to write how many bytes were given back; may be NULL.
+//
+// Errors, threads and waiting: as cuddy_empty_cache().
+cuddy_status cuddy_trim(int device, size_t keep_bytes, size_t *freed);
+
+// -------------------------------------------------------------------------------------------------
+// Limits
+// -------------------------------------------------------------------------------------------------
+//
+// At every moment a device's reserved bytes are at most the lower of its two limits, one in bytes
+// and one as a share of its memory. Neither stands unless it is set here or as an option.
+
+// Sets the most that Cuddy may reserve on a device, in bytes.
+//
+// device: a device's number, CUDDY_CURRENT_DEVICE or CUDDY_ALL_DEVICES.
+// bytes:  the limit; 0 or CUDDY_NO_LIMIT for none. Below what is reserved now, free memory is given
+//         back, after a wait for the work that uses it; live blocks stay, and nothing is reserved
+//         until enough of them are freed.
+//
+// Errors: CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER,
+// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
+// Thread-safe.
+cuddy_status cuddy_set_memory_limit(int device, size_t bytes);
+
+// Sets the most that Cuddy may reserve on a device, as a share of its memory.
+//
+// device:   a device's number, CUDDY_CURRENT_DEVICE or CUDDY_ALL_DEVICES.
+// fraction: above 0, at most 1.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (another fraction), and as cuddy_set_memory_limit().
+// Thread-safe.
+cuddy_status cuddy_set_memory_fraction(int device, double fraction);
+
+// Tells the lower of a device's two limits.
+//
+// device: a device's number, or CUDDY_CURRENT_DEVICE.
+// bytes:  where to write it, in bytes; CUDDY_NO_LIMIT if there is none.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (bytes is NULL), CUDDY_ERROR_INVALID_DEVICE,
+// CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
+// Thread-safe.
+cuddy_status cuddy_memory_limit(int device, size_t *bytes);
+
+// Tells how much memory an allocation could still get, and how much the device has.
+//
+// Unlike cudaMemGetInfo(), free memory that Cuddy keeps for reuse counts as free, and a limit
+// counts too.
+//
+// device:      a device's number, or CUDDY_CURRENT_DEVICE.
+// free_bytes:  where to write the first. It need not be in one piece.
+// total_bytes: where to write the second.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (a pointer is NULL), CUDDY_ERROR_INVALID_DEVICE,
+// CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER, CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED,
+// CUDDY_ERROR_SHUTDOWN.
+// Thread-safe. Asks the driver: it makes the device's primary context if there is none yet.
+cuddy_status cuddy_mem_get_info(int device, size_t *free_bytes, size_t *total_bytes);
+
+// -------------------------------------------------------------------------------------------------
+// Statistics
+// -------------------------------------------------------------------------------------------------
+//
+// Always counted, exactly. A device that Cuddy has not used has zeros, and asking does not make a
+// context on it.
+
+// Bytes of live blocks, after rounding.
+//
+// device: a device's number, or CUDDY_CURRENT_DEVICE.
+//
+// Returns 0 if there is no such device; cuddy_last_error() says so. Thread-safe.
+size_t cuddy_memory_allocated(int device);
+
+// The most bytes of live blocks since the start or cuddy_reset_peak_memory_stats().
+//
+// device, result, threads: as cuddy_memory_allocated().
+size_t cuddy_max_memory_allocated(int device);
+
+// Physical bytes held from the driver: live blocks, blocks that a stream may still use, and cache.
+//
+// device, result, threads: as cuddy_memory_allocated().
+size_t cuddy_memory_reserved(int device);
+
+// The most physical bytes held since the start or cuddy_reset_peak_memory_stats().
+//
+// device, result, threads: as cuddy_memory_allocated().
+size_t cuddy_max_memory_reserved(int device);
+
+// Copies a device's counters, all of one moment.
+//
+// device: a device's number, or CUDDY_CURRENT_DEVICE.
+// stats:  where to write; its struct_size must be set.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (stats is NULL or its struct_size is none),
+// CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
+// Thread-safe. Never calls the driver for a device in use.
+cuddy_status cuddy_memory_stats(int device, struct cuddy_stats *stats);
+
+// Starts every peak anew, from the value of now.
+//
+// device: a device's number, CUDDY_CURRENT_DEVICE or CUDDY_ALL_DEVICES.
+//
+// Errors: CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_FORKED,
+// CUDDY_ERROR_SHUTDOWN. Thread-safe.
+cuddy_status cuddy_reset_peak_memory_stats(int device);
+
+// Starts every total, and every count of events, anew from 0.
+//
+// device, errors, threads: as cuddy_reset_peak_memory_stats().
+cuddy_status cuddy_reset_accumulated_memory_stats(int device);
+
+// Writes a table of the counters for people to read.
+//
+// device: a device's number, CUDDY_CURRENT_DEVICE or CUDDY_ALL_DEVICES.
+// buffer: where to write the text, cut to size - 1 bytes and ended by 0; NULL if size is 0.
+// size:   the buffer's bytes.
+// needed: where to write the bytes that the whole text needs, the 0 included; may be NULL. If it
+//         is above size, the text was cut.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0), and as
+// cuddy_memory_stats(). Thread-safe.
+cuddy_status cuddy_memory_summary(int device, char *buffer, size_t size, size_t *needed);
+
+// -------------------------------------------------------------------------------------------------
+// Options
+// -------------------------------------------------------------------------------------------------
+//
+// The environment variable CUDDY_CONF sets options before the program does, as
+// "key:value,key:value". An entry of it that cannot be used is left out and said once on stderr. The
+// keys are listed by cuddy_list_options(), by `cuddy doctor` and in docs/OPTIONS.md.
+
+// Sets one option. It takes effect for devices that are not in use yet; the limits for all.
+//
+// key:   the option's name, for example "memory_limit".
+// value: as it would stand in CUDDY_CONF, for example "1.5GiB".
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (a pointer is NULL), CUDDY_ERROR_INVALID_OPTION (no such
+// option, a value that it does not take, or one that cannot change any more; the message says what
+// is accepted), CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN. Thread-safe.
+cuddy_status cuddy_set_option(const char *key, const char *value);
+
+// Tells the value of one option, as text that cuddy_set_option() takes.
+//
+// key:    the option's name.
+// buffer, size, needed: where to write the text; as for cuddy_memory_summary().
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (key is NULL, or buffer is and size is not 0),
+// CUDDY_ERROR_INVALID_OPTION (no such option). Thread-safe.
+cuddy_status cuddy_get_option(const char *key, char *buffer, size_t size, size_t *needed);
+
+// Lists every option, one a line, its parts separated by tabs: key, value, where the value came
+// from (default, CUDDY_CONF or program), values accepted, meaning.
+//
+// buffer, size, needed: where to write the text; as for cuddy_memory_summary().
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0). Thread-safe.
+cuddy_status cuddy_list_options(char *buffer, size_t size, size_t *needed);
+
+// -------------------------------------------------------------------------------------------------
+// Per-thread default streams
+// -------------------------------------------------------------------------------------------------
+//
+// A program compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread)
+// means CUDDY_STREAM_PER_THREAD by stream 0. For it the names of the functions that take a stream
+// stand for these, as the names of cuda.h do; others need not call them by name.
+
+// cuddy_malloc(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+cuddy_status cuddy_malloc_ptsz(void **ptr, size_t bytes, int device, cuddy_stream stream);
+
+// cuddy_malloc_ex(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+cuddy_status cuddy_malloc_ex_ptsz(void **ptr, const struct cuddy_request *request);
+
+// cuddy_record_stream(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+cuddy_status cuddy_record_stream_ptsz(void *ptr, cuddy_stream stream);
+
+// cuddy_stream_open(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+cuddy_status cuddy_stream_open_ptsz(int device, cuddy_stream stream);
+
+// cuddy_stream_retire(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+cuddy_status cuddy_stream_retire_ptsz(int device, cuddy_stream stream);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
+#define cuddy_malloc cuddy_malloc_ptsz
+#define cuddy_malloc_ex cuddy_malloc_ex_ptsz
+#define cuddy_record_stream cuddy_record_stream_ptsz
+#define cuddy_stream_open cuddy_stream_open_ptsz
+#define cuddy_stream_retire cuddy_stream_retire_ptsz
+#endif
+
+#endif  /* CUDDY_H */

@@ -1,0 +1,57 @@
+//! Per-thread default streams.
+//!
+//! A program compiled with CUDA_API_PER_THREAD_DEFAULT_STREAM (nvcc --default-stream per-thread)
+//! means CUDDY_STREAM_PER_THREAD by stream 0. For it the names of the functions that take a stream
+//! stand for these, as the names of cuda.h do; others need not call them by name.
+
+use std::ffi::{c_int, c_void};
+
+use super::convert::cuddy_stream;
+use super::memory::{self, cuddy_request};
+use super::streams;
+use crate::error::cuddy_status;
+
+/// What the caller's stream 0 stands for.
+fn named(stream: cuddy_stream) -> cuddy_stream {
+    if stream.is_null() { 2 as cuddy_stream } else { stream }
+}
+
+/// cuddy_malloc(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_malloc_ptsz(
+    ptr: *mut *mut c_void,
+    bytes: usize,
+    device: c_int,
+    stream: cuddy_stream,
+) -> cuddy_status {
+    // SAFETY: the caller's promises are the same.
+    unsafe { memory::cuddy_malloc(ptr, bytes, device, named(stream)) }
+}
+
+/// cuddy_malloc_ex(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_malloc_ex_ptsz(
+    ptr: *mut *mut c_void,
+    request: *const cuddy_request,
+) -> cuddy_status {
+    // SAFETY: the caller's promises are the same.
+    unsafe { memory::malloc_ex(ptr, request, named) }
+}
+
+/// cuddy_record_stream(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_record_stream_ptsz(ptr: *mut c_void, stream: cuddy_stream) -> cuddy_status {
+    memory::cuddy_record_stream(ptr, named(stream))
+}
+
+/// cuddy_stream_open(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_stream_open_ptsz(device: c_int, stream: cuddy_stream) -> cuddy_status {
+    streams::cuddy_stream_open(device, named(stream))
+}
+
+/// cuddy_stream_retire(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_stream_retire_ptsz(device: c_int, stream: cuddy_stream) -> cuddy_status {
+    streams::cuddy_stream_retire(device, named(stream))
+}

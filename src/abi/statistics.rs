@@ -1,0 +1,113 @@
+//! Statistics.
+//!
+//! Always counted, exactly. A device that Cuddy has not used has zeros, and asking does not make a
+//! context on it.
+
+use std::ffi::{c_char, c_int};
+
+use super::convert::{Growing, buffer_given, copy_text, fill};
+use super::guard::{guarded, guarded_bytes};
+use crate::error::cuddy_status;
+use crate::process;
+use crate::stats::cuddy_stats;
+
+// SAFETY: `#[repr(C)]`, begins with `struct_size: u64`, and holds numbers only.
+unsafe impl Growing for cuddy_stats {
+    const NAME: &'static str = "cuddy_stats";
+}
+
+/// Bytes of live blocks, after rounding.
+///
+/// device: a device's number, or CUDDY_CURRENT_DEVICE.
+///
+/// Returns 0 if there is no such device; cuddy_last_error() says so. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_memory_allocated(device: c_int) -> usize {
+    guarded_bytes(|| Ok(process::stats(device)?.allocated))
+}
+
+/// The most bytes of live blocks since the start or cuddy_reset_peak_memory_stats().
+///
+/// device, result, threads: as cuddy_memory_allocated().
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_max_memory_allocated(device: c_int) -> usize {
+    guarded_bytes(|| Ok(process::stats(device)?.allocated_peak))
+}
+
+/// Physical bytes held from the driver: live blocks, blocks that a stream may still use, and cache.
+///
+/// device, result, threads: as cuddy_memory_allocated().
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_memory_reserved(device: c_int) -> usize {
+    guarded_bytes(|| Ok(process::stats(device)?.reserved))
+}
+
+/// The most physical bytes held since the start or cuddy_reset_peak_memory_stats().
+///
+/// device, result, threads: as cuddy_memory_allocated().
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_max_memory_reserved(device: c_int) -> usize {
+    guarded_bytes(|| Ok(process::stats(device)?.reserved_peak))
+}
+
+/// Copies a device's counters, all of one moment.
+///
+/// device: a device's number, or CUDDY_CURRENT_DEVICE.
+/// stats:  where to write; its struct_size must be set.
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (stats is NULL or its struct_size is none),
+/// CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
+/// Thread-safe. Never calls the driver for a device in use.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_memory_stats(
+    device: c_int,
+    stats: *mut cuddy_stats,
+) -> cuddy_status {
+    // SAFETY: NULL is refused there; the caller promises struct_size bytes.
+    guarded(|| unsafe { fill(stats, "stats", || process::stats(device)) })
+}
+
+/// Starts every peak anew, from the value of now.
+///
+/// device: a device's number, CUDDY_CURRENT_DEVICE or CUDDY_ALL_DEVICES.
+///
+/// Errors: CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_FORKED,
+/// CUDDY_ERROR_SHUTDOWN. Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_reset_peak_memory_stats(device: c_int) -> cuddy_status {
+    guarded(|| process::reset_peak_stats(device))
+}
+
+/// Starts every total, and every count of events, anew from 0.
+///
+/// device, errors, threads: as cuddy_reset_peak_memory_stats().
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_reset_accumulated_memory_stats(device: c_int) -> cuddy_status {
+    guarded(|| process::reset_accumulated_stats(device))
+}
+
+/// Writes a table of the counters for people to read.
+///
+/// device: a device's number, CUDDY_CURRENT_DEVICE or CUDDY_ALL_DEVICES.
+/// buffer: where to write the text, cut to size - 1 bytes and ended by 0; NULL if size is 0.
+/// size:   the buffer's bytes.
+/// needed: where to write the bytes that the whole text needs, the 0 included; may be NULL. If it
+///         is above size, the text was cut.
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0), and as
+/// cuddy_memory_stats(). Thread-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_memory_summary(
+    device: c_int,
+    buffer: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> cuddy_status {
+    guarded(|| {
+        buffer_given(buffer, size)?;
+        let text = process::summary(device)?;
+        // SAFETY: the caller promises `size` writable bytes, and `needed` NULL or writable.
+        unsafe { copy_text(&text, buffer, size, needed) };
+        Ok(())
+    })
+}

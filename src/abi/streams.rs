@@ -1,0 +1,41 @@
+//! Streams.
+//!
+//! A stream that Cuddy was not told about is used only inside the calls that pass it: the program
+//! may destroy it at any time, and its handle may come back for another stream. A program that opens
+//! its streams here, and retires them before it destroys them, saves driver calls and waits.
+
+use std::ffi::c_int;
+
+use super::convert::cuddy_stream;
+use super::guard::guarded;
+use crate::error::cuddy_status;
+use crate::process;
+
+/// Promises that a stream lives until cuddy_stream_retire(): Cuddy may use its handle meanwhile.
+///
+/// device: the stream's device, or CUDDY_CURRENT_DEVICE.
+/// stream: a stream of that device. Opening one twice, or a built-in one, changes nothing.
+///
+/// Errors: CUDDY_ERROR_INVALID_STREAM, CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_WRONG_DEVICE,
+/// CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN,
+/// CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+/// Thread-safe. Calls the driver once.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_stream_open(device: c_int, stream: cuddy_stream) -> cuddy_status {
+    guarded(|| process::stream_open(device, stream as usize))
+}
+
+/// Ends that promise: call it before the stream is destroyed.
+///
+/// Blocks of the stream stay valid, and its free memory stays usable by others.
+///
+/// device: the stream's device, or CUDDY_CURRENT_DEVICE.
+/// stream: a stream that was opened.
+///
+/// Errors: CUDDY_ERROR_INVALID_STREAM (never opened, or retired before), CUDDY_ERROR_INVALID_DEVICE,
+/// CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
+/// Thread-safe. Calls the driver to mark the end of the stream's work; does not wait for it.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_stream_retire(device: c_int, stream: cuddy_stream) -> cuddy_status {
+    guarded(|| process::stream_retire(device, stream as usize))
+}
