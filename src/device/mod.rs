@@ -31,7 +31,7 @@ use self::books::{Books, Recorded};
 use self::pages::Pages;
 use crate::driver::{Context, Driver, StreamHandle};
 use crate::error::{DriverError, Error};
-use crate::heap::Request;
+use crate::heap::{PageRun, Request};
 use crate::limbo::Use;
 use crate::mutants::mutant;
 use crate::options::{Options, StreamTrust};
@@ -81,6 +81,8 @@ pub(crate) struct Device {
 /// What misses change, one at a time.
 struct Growing {
     pages: Pages,
+    /// Segments that the driver failed to take back; they stay claimed.
+    stuck: Vec<PageRun>,
     /// Misses that wait for the GPU, holding claims.
     waiting: usize,
 }
