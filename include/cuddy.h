@@ -177,8 +177,8 @@ typedef struct cuddy_block {
 // program built against an older cuddy.h keeps working. New fields are added at the end only.
 //
 // At every moment allocated <= active <= reserved <= reserved_peak, and requested <= allocated.
-// "peak" is the largest value since the last cuddy_reset_peak_memory_stats(), "total" the sum of all that
-// was ever added since the last cuddy_reset_accumulated_memory_stats().
+// "peak" is the largest value since the last cuddy_reset_peak_memory_stats(), "total" the sum of all
+// that was added since the last cuddy_reset_accumulated_memory_stats().
 typedef struct cuddy_stats {
   // In: sizeof(cuddy_stats) in the caller's header. Out: the bytes that were filled.
   uint64_t struct_size;

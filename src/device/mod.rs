@@ -25,13 +25,13 @@ mod work;
 pub(crate) use self::snapshot::untouched;
 
 use std::sync::Condvar;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use self::books::{Books, Recorded};
 use self::pages::Pages;
 use crate::driver::{Context, Driver, StreamHandle};
 use crate::error::{DriverError, Error};
-use crate::heap::Request;
+use crate::heap::{PageRun, Request};
 use crate::limbo::Use;
 use crate::mutants::mutant;
 use crate::options::{Options, StreamTrust};
@@ -81,6 +81,8 @@ pub(crate) struct Device {
 /// What misses change, one at a time.
 struct Growing {
     pages: Pages,
+    /// Segments that the driver failed to take back; they stay claimed.
+    stuck: Vec<PageRun>,
     /// Misses that wait for the GPU, holding claims.
     waiting: usize,
 }
@@ -218,7 +220,7 @@ impl Device {
     pub(crate) fn open_stream(&self, stream: Named) -> Result<(), Error> {
         let handle = created(stream)?;
         let id = match self.driver.has_stream_ids() {
-            true => self.driver.stream_id(handle).map_err(|error| bad_stream(handle, error))?,
+            true => self.stream_id(handle)?,
             false => 0,
         };
         let home = self.home_of(handle)?;
@@ -278,7 +280,7 @@ impl Device {
                 handle.0
             )));
         }
-        let id = self.driver.stream_id(handle).map_err(|error| bad_stream(handle, error))?;
+        let id = self.stream_id(handle)?;
         if let Some(slot) = self.books.lock().streams.find(Key::Id(id)) {
             return Ok(slot);
         }
@@ -288,6 +290,21 @@ impl Device {
             Some(slot) => Ok(slot),
             None => books.streams.add(Key::Id(id), Kind::Borrowed, handle.0, id, home),
         }
+    }
+
+    /// The id of a stream that the caller vouches for.
+    fn stream_id(&self, stream: StreamHandle) -> Result<u64, Error> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        match self.driver.stream_id(stream) {
+            // The calling thread may have no context at all.
+            Err(DriverError { code: 201, .. }) => {
+                let own = self.books.lock().home;
+                let inside = self.driver.enter(Context(own.context), self.id, &self.calls)?;
+                inside.driver().stream_id(stream)
+            }
+            answer => answer,
+        }
+        .map_err(|error| bad_stream(stream, error))
     }
 
     /// The context of a created stream, which must be one of this device.

@@ -16,6 +16,8 @@ pub(super) struct Miss<'d> {
     pub request: Request,
     /// The place claimed for the block, while memory for it is gathered.
     pub plan: Option<Growth>,
+    /// Bytes of free memory that the place takes in beside its new pages.
+    pub beside: u64,
     /// Bytes that are lacking to carry the plan out.
     pub short: u64,
     /// Bytes that could still be got from the driver when `short` was found.
@@ -60,6 +62,7 @@ pub(super) fn serve(
         work,
         request: *request,
         plan: None,
+        beside: 0,
         short: 0,
         obtainable: 0,
         created: 0,

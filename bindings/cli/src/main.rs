@@ -1,2 +1,5 @@
 //! The command `cuddy`.
-fn main() {}
+
+fn main() -> std::process::ExitCode {
+    cuddy_cli::cli::main()
+}

@@ -1,7 +1,8 @@
 //! **Work**: what a stream can be asked to do, and the bytes that it uses.
 //!
-//! Addresses in it are the program's; they are looked up twice: when the work is submitted, so that the checker can judge the
-//! physical bytes, and when it runs, so that what was unmapped meanwhile is really gone.
+//! Addresses in it are the program's; they are looked up twice: when the work is submitted, so that
+//! the checker can judge the physical bytes, and when it runs, so that what was unmapped meanwhile
+//! is really gone.
 
 use crate::checker::AccessKind::{self, Read, Write};
 use crate::memory::table::Actor;
@@ -13,7 +14,8 @@ pub struct Work {
     pub actor: Actor,
     /// What.
     pub body: Body,
-    /// Set when an address was already wrong at submission: running it faults whatever is mapped by then.
+    /// Set when an address was already wrong at submission: running it faults whatever is mapped by
+    /// then.
     pub poisoned: bool,
 }
 

@@ -41,7 +41,9 @@ exports! {
         require(!name.is_empty(), code::NOT_FOUND)?;
         put(function, find(call, module, name)?)
     };
-    fn cuModuleGetGlobal_v2(address: *mut u64, bytes: *mut usize, module: u64, name: *const u8) |call| {
+    fn cuModuleGetGlobal_v2(
+        address: *mut u64, bytes: *mut usize, module: u64, name: *const u8,
+    ) |call| {
         let _ = (address, bytes);
         call.context()?;
         text(name)?;

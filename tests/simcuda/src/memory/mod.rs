@@ -1,7 +1,9 @@
-//! **Memory**: physical objects, the addresses that show them, and the budgets that they count against.
+//! **Memory**: physical objects, the addresses that show them, and the budgets that they count
+//! against.
 //!
-//! An object lives while it has a handle or a mapping; its bytes move with it wherever it is mapped. Its number is never
-//! used again. Device addresses come from one reserved range that the host cannot touch.
+//! An object lives while it has a handle or a mapping; its bytes move with it wherever it is
+//! mapped. Its number is never used again. Device addresses come from one reserved range that the
+//! host cannot touch.
 
 pub mod budget;
 pub mod extents;
@@ -185,7 +187,8 @@ impl Memory {
         Some(id)
     }
 
-    /// The live objects of one kind, for leak checks; `None` for a name that this module does not know.
+    /// The live objects of one kind, for leak checks; `None` for a name that this module does not
+    /// know.
     pub fn count(&self, what: &str) -> Option<u64> {
         let of = |wanted: &[Kind]| self.table.iter().filter(|m| wanted.contains(&m.kind)).count();
         let count = match what {

@@ -1,0 +1,194 @@
+//! The command line: words in, exit code out.
+//!
+//! Exit codes: 0 all is well; 1 the work was done and something is wrong (a trace did not complete,
+//! a check failed, the machine is not healthy); 2 the work could not be done (a bad option, a bad
+//! trace, no driver). Results go to standard output, everything else to standard error.
+
+use std::process::ExitCode;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+use crate::job::{Backing, Schedule, Target, Who};
+use crate::{child, demo, doctor, run};
+
+/// What a command came to.
+pub enum Outcome {
+    /// All is well.
+    Well,
+    /// Done, and something is wrong; it has been said already.
+    Wrong,
+}
+
+/// See what Cuddy, the caching CUDA allocator, does for the memory of a GPU program.
+#[derive(Parser)]
+#[command(name = "cuddy", version, disable_help_subcommand = true)]
+#[command(
+    after_help = "Start with `cuddy demo`. It needs no GPU: without one it uses a simulated device and says so."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Replay the training of a real model, with bare driver calls and with Cuddy
+    Demo(DemoArgs),
+    /// Replay recorded allocations, and check every block on the way
+    #[command(after_long_help = REPLAY_HELP)]
+    Replay(ReplayArgs),
+    /// Look at the driver, the devices and the configuration, and try them
+    Doctor(DoctorArgs),
+    #[command(name = child::SUBCOMMAND, hide = true)]
+    Child,
+}
+
+const REPLAY_HELP: &str = "\
+Traces:
+  A TRACE is a file or the name of one in $CUDDY_TRACES (else in ../shared/traces and tests/traces
+  of the workspace). Three formats are known, by their first bytes, compressed with gzip or not:
+  gputrace 1, RMM's CSV log, and the pickle of torch.cuda.memory._dump_snapshot (a reader of plain
+  data: whatever would import or run anything is refused).
+
+What is checked:
+  Each block is written on its stream at once, read back on every stream that it is recorded on,
+  and read back before it is freed. On the simulated device a happens-before checker judges every
+  one of these accesses. Addresses must be disjoint, and the allocator's counters must agree with
+  what was asked of it and with what the device lent.
+
+Exit code:
+  0 if every trace completed and nothing wrong was found, 1 if not, 2 if a trace cannot be replayed.
+
+Examples:
+  cuddy replay llama7b_train_bf16_s2048
+  cuddy replay --fit --json tests/traces/*.gz > fit.jsonl
+  cuddy replay --schedule lag:1000 --device-memory 40GiB my_snapshot.pickle";
+
+#[derive(Args)]
+struct OnArgs {
+    /// What to run on: a GPU if there is one and else the simulated device, or one of them by name
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    on: Target,
+}
+
+#[derive(Args)]
+struct DemoArgs {
+    #[command(flatten)]
+    on: OnArgs,
+}
+
+#[derive(Args)]
+struct DoctorArgs {
+    #[command(flatten)]
+    on: OnArgs,
+}
+
+/// Options of `cuddy replay`.
+#[derive(Args)]
+pub struct ReplayArgs {
+    /// Traces: files, or names of known ones (see --list)
+    #[arg(value_name = "TRACE", required_unless_present_any = ["list", "self_test"])]
+    pub traces: Vec<String>,
+
+    /// List the known traces
+    #[arg(long, conflicts_with_all = ["traces", "self_test", "fit"])]
+    pub list: bool,
+
+    /// Print one JSON object a trace, a line each (sizes in bytes)
+    #[arg(long)]
+    pub json: bool,
+
+    /// Memory of the device, such as 24GiB [default: 80GiB on the simulated device, what is free on a GPU]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub device_memory: Option<u64>,
+
+    /// Find the smallest device on which each trace completes (to 0.1 % or 2 MiB)
+    #[arg(long, conflicts_with = "device_memory")]
+    pub fit: bool,
+
+    /// Who serves the memory
+    #[arg(long, value_name = "WHO", default_value = "cuddy")]
+    pub allocator: Who,
+
+    /// Where Cuddy gets its memory [default: what the device supports best]
+    #[arg(long, value_name = "BACKING")]
+    pub backing: Option<Backing>,
+
+    /// How far the simulated device lags behind: eager, lazy, lag:K (K operations) or random:SEED
+    #[arg(long, value_name = "SCHEDULE", default_value = "eager")]
+    pub schedule: Schedule,
+
+    /// Make three mistakes on purpose, and see each of them reported
+    #[arg(long, conflicts_with_all = ["fit", "json"], action = ArgAction::SetTrue)]
+    pub self_test: bool,
+
+    /// What to run on: a GPU if there is one and else the simulated device, or one of them by name
+    #[arg(long, value_name = "DEVICE", default_value = "auto")]
+    pub on: Target,
+}
+
+/// A size such as `24GiB`, `512m` or plain bytes; units are powers of 1024.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let wrong =
+        || format!("`{text}` is not a size: write bytes, or a number with KiB, MiB, GiB or TiB");
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err(wrong()),
+    };
+    let bytes = match number.parse::<u64>() {
+        Ok(whole) => whole.checked_mul(1 << shift).ok_or_else(wrong)?,
+        Err(_) => {
+            let value = number.parse::<f64>().map_err(|_| wrong())? * (1u64 << shift) as f64;
+            if value < (1u64 << 60) as f64 { value as u64 } else { return Err(wrong()) }
+        }
+    };
+    if bytes == 0 || bytes > 1 << 60 { Err(wrong()) } else { Ok(bytes) }
+}
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Demo(args) => demo::run(args.on.on),
+        Command::Replay(args) => run::replay(&args),
+        Command::Doctor(args) => doctor::run(args.on.on),
+        Command::Child => child::serve().map(|()| Outcome::Well),
+    };
+    match outcome {
+        Ok(Outcome::Well) => ExitCode::SUCCESS,
+        Ok(Outcome::Wrong) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("cuddy: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read() {
+        assert_eq!(parse_size("1"), Ok(1));
+        assert_eq!(parse_size("24GiB"), Ok(24 << 30));
+        assert_eq!(parse_size("24 g"), Ok(24 << 30));
+        assert_eq!(parse_size("1.5GiB"), Ok(3 << 29));
+        for wrong in
+            ["", "0", "x", "1X", "-1", "1e3", "18446744073709551615T", "9999999999T", ".", "1.2.3G"]
+        {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,28 @@
+//! The command `cuddy`: demo, replay of allocation traces, doctor.
+//!
+//! One idea a file. Who uses whom: [`cli`] picks [`demo`], [`run`] or [`doctor`]; each orders
+//! [`job`]s of [`child`] processes; there [`replay`] plays a [`trace`] against an [`allocator`] on a
+//! [`machine`], through [`gpu`] and, where it is simulated, [`sim`]; a [`report`] comes back.
+
+pub mod allocator;
+pub mod bundled;
+pub mod child;
+pub mod cli;
+pub mod demo;
+pub mod doctor;
+pub mod find;
+pub mod fit;
+pub mod gpu;
+pub mod job;
+pub mod library;
+pub mod machine;
+pub mod meter;
+pub mod print;
+pub mod replay;
+pub mod report;
+pub mod run;
+pub mod selftest;
+pub mod sim;
+pub mod table;
+pub mod trace;
+pub mod workload;

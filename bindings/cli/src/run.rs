@@ -1,0 +1,146 @@
+//! `cuddy replay`: one child a trace, and what came of them.
+
+use indicatif::ProgressBar;
+
+use crate::cli::{Outcome, ReplayArgs};
+use crate::job::{Job, Source, Who};
+use crate::report::Report;
+use crate::table::{Table, bytes_text, count_text};
+use crate::{child, find, fit, machine, print, selftest};
+
+/// Does what `cuddy replay` was asked.
+pub fn replay(args: &ReplayArgs) -> Result<Outcome, String> {
+    if args.list {
+        return list();
+    }
+    if args.allocator == Who::DriverAsync {
+        return Err(
+            "--allocator driver-async is not built yet: the simulated driver has no memory \
+                    pools so far; use cuddy or driver"
+                .to_owned(),
+        );
+    }
+    if args.backing.is_some() && args.allocator != Who::Cuddy {
+        return Err("--backing is a choice of Cuddy's: it goes with --allocator cuddy".to_owned());
+    }
+    // Found before any is replayed: a wrong name at the end should not cost the work before it.
+    let sources: Vec<Source> =
+        args.traces.iter().map(|word| find::find(word)).collect::<Result<_, _>>()?;
+    let target = machine::choose(args.on)?;
+    let job = |source: Source| Job {
+        source,
+        who: args.allocator,
+        backing: args.backing,
+        target,
+        device_memory: args.device_memory,
+        schedule: args.schedule,
+        sabotage: None,
+        progress: true,
+    };
+    if args.self_test {
+        let sources = if sources.is_empty() { vec![selftest::default_source()] } else { sources };
+        return self_test(sources.into_iter().map(job));
+    }
+    let mut outcome = Outcome::Well;
+    let mut failed = false;
+    let mut reports = Vec::new();
+    for source in sources {
+        let job = job(source);
+        match if args.fit { fit_of(&job) } else { child::run(&job) } {
+            Ok(report) => {
+                if !report.clean() {
+                    outcome = Outcome::Wrong;
+                }
+                if args.json {
+                    print::json(&report)?;
+                } else {
+                    reports.push(report);
+                }
+            }
+            Err(error) if args.traces.len() == 1 => return Err(error),
+            Err(error) => {
+                eprintln!("cuddy: {error}");
+                failed = true;
+            }
+        }
+    }
+    if !args.json && !reports.is_empty() {
+        print::reports(&reports);
+    }
+    if failed {
+        return Err("some traces could not be replayed, see above".to_owned());
+    }
+    Ok(outcome)
+}
+
+fn fit_of(job: &Job) -> Result<Report, String> {
+    let unhurried = child::run(job)?;
+    if !unhurried.clean() {
+        return Ok(unhurried);
+    }
+    let bar = ProgressBar::new_spinner();
+    let name = unhurried.trace.clone();
+    let replay =
+        |bytes| child::run(&Job { device_memory: Some(bytes), progress: false, ..job.clone() });
+    let say = |short, enough| {
+        let (short, enough) = (bytes_text(short), bytes_text(enough));
+        bar.set_message(format!("{name}: the smallest device is above {short}, at most {enough}"));
+        bar.tick();
+    };
+    let fit = fit::find(unhurried.clone(), replay, say)?;
+    bar.finish_and_clear();
+    if !fit.report.sound() {
+        return Ok(fit.report);
+    }
+    let ratio = fit.bytes as f64 / unhurried.peak_allocated.max(1) as f64;
+    Ok(Report { fit_ratio: Some(ratio), fit_bytes: Some(fit.bytes), ..unhurried })
+}
+
+fn self_test(jobs: impl Iterator<Item = Job>) -> Result<Outcome, String> {
+    let mut outcome = Outcome::Well;
+    for job in jobs {
+        println!("Self-test on {}: each mistake must be reported.", job.source.label());
+        for row in selftest::run(&job)? {
+            let verdict = if row.as_it_should { "ok    " } else { "MISSED" };
+            println!("\n  {verdict}  {}", row.mistake);
+            for line in row.reported.lines() {
+                println!("          {line}");
+            }
+            if !row.as_it_should {
+                outcome = Outcome::Wrong;
+            }
+        }
+        println!();
+    }
+    match outcome {
+        Outcome::Well => println!("All three mistakes were reported, and nothing without one."),
+        Outcome::Wrong => println!("Not every mistake was reported as it should be."),
+    }
+    Ok(outcome)
+}
+
+fn list() -> Result<Outcome, String> {
+    let paths = find::all();
+    if paths.is_empty() {
+        return Err(format!("no traces found: set ${} to a folder of them", find::VARIABLE));
+    }
+    let mut table = Table::new(["trace", "events", "streams", "peak of live blocks"]);
+    for path in paths {
+        let source = Source::File(path);
+        let name = source.short_name();
+        match source.open() {
+            Ok(trace) => table.row([
+                name,
+                count_text(trace.events.len() as u64),
+                trace.streams.to_string(),
+                bytes_text(trace.ideal().allocated),
+            ]),
+            Err(error) => eprintln!("cuddy: {}: {error}", source.label()),
+        }
+    }
+    print!("{}", table.text());
+    for folder in find::folders() {
+        println!("  from {}", folder.display());
+    }
+    Ok(Outcome::Well)
+}

@@ -1,0 +1,80 @@
+//! Runs the command `cuddy` as a user would.
+
+#![allow(dead_code)] // each test file uses its share
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// The workspace's root.
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The command, with the traces of the workspace and nothing configured.
+pub fn cuddy(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cuddy"));
+    command.args(arguments).env("CUDDY_TRACES", workspace().join("tests/traces"));
+    for variable in ["CUDDY_CONF", "LD_PRELOAD", "SIMCUDA_MEMORY", "SIMCUDA_FAULTS", "SIMCUDA_VMM"]
+    {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// What a run said and how it ended.
+pub struct Ended {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Ended {
+    pub fn of(command: &mut Command) -> Self {
+        let Output { status, stdout, stderr } = command.output().expect("the command starts");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the command writes UTF-8");
+        Self { code: status.code(), out: text(stdout), err: text(stderr) }
+    }
+}
+
+/// Runs it.
+pub fn run(arguments: &[&str]) -> Ended {
+    Ended::of(&mut cuddy(arguments))
+}
+
+/// Runs `cuddy replay --json` on the simulated device and reads what it printed.
+pub fn replay(arguments: &[&str]) -> Vec<Value> {
+    let ended = run(&[&["replay", "--json", "--on", "sim"], arguments].concat());
+    assert_ne!(ended.code, Some(2), "{arguments:?}: {}", ended.err);
+    ended.out.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
+}
+
+/// A file with this text, in a folder that lives as long as the guard.
+pub fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).expect("the folder takes files");
+    let path = path.to_str().expect("the path is UTF-8").to_owned();
+    (folder, path)
+}
+
+pub fn number(report: &Value, field: &str) -> u64 {
+    report[field].as_u64().unwrap_or_else(|| panic!("{field} is a number in {report}"))
+}
+
+/// The simulated driver as cargo built it for these tests.
+pub fn simulated_driver() -> PathBuf {
+    let folder = Path::new(env!("CARGO_BIN_EXE_cuddy")).parent().expect("a file is in a folder");
+    let library = folder.join("deps/libsimcuda.so");
+    assert!(library.is_file(), "{} is built as a dependency", library.display());
+    library
+}
+
+/// A folder in which `libcuda.so.1` is the simulated driver, for `LD_LIBRARY_PATH`.
+pub fn driver_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let link = folder.path().join("libcuda.so.1");
+    std::os::unix::fs::symlink(simulated_driver(), link).expect("the folder takes links");
+    folder
+}
