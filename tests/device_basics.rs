@@ -2,9 +2,9 @@
 
 mod machine;
 
-use machine::*;
 use cuddy::error::{Error, cuddy_status};
 use cuddy::process;
+use machine::*;
 
 fn text(error: &Error) -> String {
     error.to_string()

@@ -4,9 +4,9 @@
 
 mod machine;
 
-use machine::*;
 use cuddy::error::{Error, cuddy_status};
 use cuddy::process;
+use machine::*;
 
 const PAGE: u64 = 2 * MIB;
 

@@ -6,9 +6,9 @@ mod machine;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use machine::*;
 use cuddy::error::Error;
 use cuddy::process;
+use machine::*;
 
 /// What the shadow knows about a live block.
 #[derive(Clone, Copy)]
