@@ -89,7 +89,8 @@ impl Site {
             return known as usize;
         }
         let page = state.books.page(crate::books::base_name(self.symbol));
-        self.since.store(crate::entries::since(self.symbol), Ordering::Relaxed);
+        let since = if self.needs_nothing() { 0 } else { crate::entries::since(self.symbol) };
+        self.since.store(since, Ordering::Relaxed);
         self.page.store(page as u32, Ordering::Relaxed);
         page
     }

@@ -9,7 +9,7 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use crate::allocator::{Allocator, Refusal};
 use crate::gpu::{EventHandle, Gpu, GpuError, Stream};
@@ -163,7 +163,6 @@ impl<'a> Player<'a> {
         }
         let end = self.trace.events.len();
         self.read_survivors(end).map_err(device(end))?;
-        bar.finish_and_clear();
         Ok(())
     }
 
@@ -376,7 +375,7 @@ fn progress_bar(job: &Job, trace: &Trace) -> ProgressBar {
         return ProgressBar::hidden();
     }
     // Drawn on stderr, and only where that is a terminal.
-    let bar = ProgressBar::new(trace.events.len() as u64);
+    let bar = ProgressBar::new(trace.events.len() as u64).with_finish(ProgressFinish::AndClear);
     let style = ProgressStyle::with_template("{msg}  {wide_bar:.dim}  {percent:>3} %  {eta:>4}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_message(trace.name.clone());

@@ -37,7 +37,8 @@ impl Player<'_> {
         let corrupt_blocks = self.corrupt_blocks();
         let account = self.meter.allocator.account();
         let simulator = self.machine.simulator.as_ref();
-        let measured = simulator.map(|simulator| simulator.used_peak() - self.baseline);
+        let measured =
+            simulator.map(|simulator| simulator.used_peak().saturating_sub(self.baseline));
         let peak_reserved = match account {
             Some(account) => account.reserved.1,
             None => measured.unwrap_or(self.sampled_peak.saturating_sub(self.baseline)),
@@ -72,7 +73,7 @@ impl Player<'_> {
             allocator: self.job.who.to_string(),
             backing: self.job.backing.map(|backing| backing.to_string()),
             device: self.machine.name.clone(),
-            simulated: simulator.is_some(),
+            simulated: self.gpu.simulated(),
             device_memory: self.machine.memory,
             schedule: simulator.map(|_| self.job.schedule.to_string()),
             operations: self.meter.operations,
@@ -142,11 +143,15 @@ impl Player<'_> {
         compare("bytes allocated", account.allocated.0, self.allocated.now);
         compare("the peak of bytes allocated", account.allocated.1, self.allocated.peak);
         if let Some(simulator) = &self.machine.simulator {
-            compare("memory held", account.reserved.0, simulator.used() - self.baseline);
+            compare(
+                "memory held",
+                account.reserved.0,
+                simulator.used().saturating_sub(self.baseline),
+            );
             compare(
                 "the peak of memory held",
                 account.reserved.1,
-                simulator.used_peak() - self.baseline,
+                simulator.used_peak().saturating_sub(self.baseline),
             );
             let counted = self.meter.allocator.driver_calls();
             let names: BTreeSet<&String> = driver_calls.keys().chain(counted.keys()).collect();
