@@ -583,6 +583,43 @@ fn an_ordered_program_has_one_result_whatever_the_schedule() {
 }
 
 #[test]
+fn many_threads_share_the_driver() {
+    for schedule in ["eager", "lazy", "random:3"] {
+        let s = session(&[("checker", "log"), ("schedule", schedule)]);
+        let mut context = 0;
+        ok!(s.cuCtxGetCurrent(&mut context));
+        let counter = s.alloc(8);
+        std::thread::scope(|threads| {
+            for number in 0..4u64 {
+                let s = &s;
+                threads.spawn(move || {
+                    ok!(s.cuCtxSetCurrent(context));
+                    let (stream, write) = (s.stream(), s.function("cuddy_pattern_write"));
+                    let check = s.function("cuddy_pattern_check");
+                    for round in 0..50u64 {
+                        let bytes = 512 + (round * 977) % 5000;
+                        let block = s.alloc(bytes as usize);
+                        let seed = number << 32 | round;
+                        ok!(s.try_launch(write, &[block, bytes, 64, seed], stream));
+                        ok!(s.try_launch(check, &[block, bytes, 64, seed, counter], stream));
+                        if round % 3 == 0 {
+                            ok!(s.cuStreamSynchronize(stream));
+                        }
+                        ok!(s.cuMemFree_v2(block));
+                    }
+                    ok!(s.cuStreamDestroy_v2(stream));
+                });
+            }
+        });
+        ok!(s.cuCtxSynchronize());
+        assert_eq!(s.peek(counter, 8), [0; 8], "{schedule}: a block was another's too");
+        assert_eq!(s.sim.reports(), Vec::<String>::new(), "{schedule}");
+        assert_eq!((s.sim.objects("allocations"), s.sim.objects("streams")), (1, 0));
+        assert_eq!(s.sim.calls("cuMemAlloc"), 1 + 4 * 50);
+    }
+}
+
+#[test]
 fn an_unordered_program_shows_in_the_data_of_some_schedule() {
     let results: std::collections::BTreeSet<_> = (0..20)
         .map(|seed| {
