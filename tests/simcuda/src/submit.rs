@@ -166,6 +166,12 @@ impl Call {
                 wrong.get_or_insert(Wrong { fault, at, bytes, write });
             }
         });
+        // The counter is added to atomically, so it is no race; but it has to be there.
+        if let Body::Kernel(Kernel::PatternCheck { counter, .. }) = *body
+            && let Err(fault) = self.memory.table.walk(actor, counter, 8, true, |_, _, _| ())
+        {
+            wrong.get_or_insert(Wrong { fault, at: counter, bytes: 8, write: true });
+        }
         (accesses, wrong)
     }
 

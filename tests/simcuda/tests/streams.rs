@@ -524,6 +524,22 @@ fn use_beyond_the_end_is_said_so() {
 }
 
 #[test]
+fn a_counter_that_is_not_there_is_reported() {
+    let s = session(&[("checker", "log")]);
+    let (block, counter) = (s.alloc(512), s.alloc(512));
+    let streams = [s.stream(), s.stream()];
+    for stream in streams {
+        s.launch("cuddy_pattern_check", &[block, 512, 64, 1, counter], stream);
+    }
+    assert_eq!(s.sim.reports(), Vec::<String>::new(), "two additions are no race");
+    ok!(s.cuMemFree_v2(counter));
+    s.launch("cuddy_pattern_check", &[block, 512, 64, 1, counter], streams[0]);
+    let reports = s.sim.reports();
+    assert!(reports.len() == 1 && reports[0].contains("use after free"), "{reports:?}");
+    assert_eq!(s.cuCtxSynchronize(), ILLEGAL_ADDRESS);
+}
+
+#[test]
 fn kernels_do_not_see_pageable_memory() {
     let s = session(&[("checker", "log")]);
     let bytes = [0u8; 64];
