@@ -41,11 +41,12 @@ pub fn thread_number() -> u64 {
 
 /// Takes the lock for the time of a fork: nobody else holds it in the child then.
 extern "C" fn before_fork() {
-    HELD.with(|held| held.replace(Some(lock())));
+    // Late in a thread's life there is nowhere to keep it: then it is given back at once.
+    let _ = HELD.try_with(|held| held.replace(Some(lock())));
 }
 
 extern "C" fn after_fork() {
-    HELD.with(|held| held.replace(None));
+    let _ = HELD.try_with(|held| held.replace(None));
 }
 
 extern "C" fn in_child() {
