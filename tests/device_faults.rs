@@ -4,9 +4,9 @@
 
 mod machine;
 
-use machine::*;
 use cuddy::error::{Error, cuddy_status};
 use cuddy::process;
+use machine::*;
 
 const PAGE: u64 = 2 * MIB;
 
@@ -386,7 +386,7 @@ fn a_device_that_fails_to_open_leaves_nothing_and_opens_later() {
 #[test]
 fn refused_addresses_are_asked_for_again_in_smaller_pieces_then_done_without() {
     let test = "refused_addresses_are_asked_for_again_in_smaller_pieces_then_done_without";
-    let environment = [("SIMCUDA_DEVICES", "3"), ("SIMCUDA_MEMORY", "16GiB")];
+    let environment = [("SIMCUDA_DEVICES", "2"), ("SIMCUDA_MEMORY", "16GiB")];
     isolated(test, &environment, |machine| {
         // Three refusals: the range is an eighth of 64 GiB.
         for k in 1..=3 {
@@ -404,15 +404,31 @@ fn refused_addresses_are_asked_for_again_in_smaller_pieces_then_done_without() {
         let block = malloc(3 * GIB, 1).expect("segments need no addresses");
         assert_eq!(process::device_facts(1).expect("a device").backing, "segments");
         process::free(block).expect("live");
-        // A device that has addresses, but no more of them: an error that says so.
-        machine.sim.clear_faults();
-        process::free(malloc(1, 2).expect("fits")).expect("live");
-        machine.sim.fault("cuMemAddressReserve", 1, 1, OUT_OF_MEMORY, false).expect("there");
-        let error = malloc(100 * GIB, 2).expect_err("no addresses");
-        assert!(error.to_string().contains("no addresses"), "{error}");
-        process::free(malloc(8 * GIB, 2).expect("fits")).expect("live");
         process::empty_cache(process::ALL_DEVICES).expect("the driver works");
-        assert_eq!((0..3).map(|device| machine.sim.used(device)).sum::<u64>(), 0);
+        assert_eq!((0..2).map(|device| machine.sim.used(device)).sum::<u64>(), 0);
+    });
+}
+
+#[test]
+fn addresses_that_run_out_are_chained_or_explained() {
+    let environment = [("SIMCUDA_MEMORY", "1GiB"), ("CUDDY_CONF", "address_range:64MiB")];
+    isolated("addresses_that_run_out_are_chained_or_explained", &environment, |machine| {
+        let most = malloc(60 * MIB, 0).expect("most of the range");
+        machine.sim.fault("cuMemAddressReserve", 1, 1, OUT_OF_MEMORY, false).expect("there");
+        let before = stats(0);
+        let error = malloc(10 * MIB, 0).expect_err("no addresses");
+        assert_eq!(cuddy_status::from(&error), cuddy_status::CUDDY_ERROR_OUT_OF_MEMORY);
+        assert!(error.to_string().contains("no addresses"), "{error}");
+        assert_eq!(memory_only(stats(0)), memory_only(before));
+        let small = malloc(4 * MIB, 0).expect("what is left of the range");
+        machine.sim.clear_faults();
+        let chained = malloc(200 * MIB, 0).expect("a range of its own size");
+        assert_eq!(machine.sim.objects("reservations"), 2);
+        for block in [most, small, chained] {
+            process::free(block).expect("live");
+        }
+        process::empty_cache(0).expect("the driver works");
+        assert_eq!(machine.holdings(), (0, 0, 0));
     });
 }
 

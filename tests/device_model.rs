@@ -6,9 +6,9 @@ mod machine;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use machine::*;
 use cuddy::error::Error;
 use cuddy::process;
+use machine::*;
 
 /// What the shadow knows about a live block.
 #[derive(Clone, Copy)]
@@ -292,4 +292,56 @@ fn one_thread(
     machine.synchronize(own);
     machine.destroy_stream(own);
     served
+}
+
+#[test]
+fn streams_come_and_go_while_their_memory_is_taken() {
+    for schedule in ["eager", "lazy", "lag:30", "random:21"] {
+        let environment = [
+            ("SIMCUDA_SCHEDULE", schedule),
+            ("SIMCUDA_CHECKER", "log"),
+            ("SIMCUDA_MEMORY", "8GiB"),
+            ("CUDDY_CONF", "memory_limit:80MiB"),
+        ];
+        let test = "streams_come_and_go_while_their_memory_is_taken";
+        isolated(test, &environment, |machine| {
+            let context = machine.use_device(0);
+            std::thread::scope(|scope| {
+                for seed in 0..4 {
+                    scope.spawn(move || {
+                        machine.set_context(context);
+                        let mut random = Random(seed);
+                        for _ in 0..60 {
+                            come_and_go(machine, &mut random);
+                        }
+                    });
+                }
+            });
+            assert!(stats(0).harvest_count > 0, "{:?}", stats(0));
+            process::empty_cache(0).expect("it works");
+            assert_eq!((stats(0).reserved, machine.holdings()), (0, (0, 0, 0)));
+            machine.assert_clean();
+        });
+    }
+}
+
+/// A stream's life: opened or borrowed, used, with a block freed before its end and one after.
+fn come_and_go(machine: &Machine, random: &mut Random) {
+    let stream = machine.stream();
+    let open = random.below(3) > 0;
+    if open {
+        process::stream_open(0, stream).expect("a stream");
+    }
+    let bytes = 1 + random.below(6 * MIB);
+    let blocks = [0, 1].map(|_| malloc_on(bytes, stream).expect("4 threads fit"));
+    for block in blocks {
+        machine.fill(stream, block, 1, 1);
+        machine.fill(stream, block + bytes - 1, 1, 1);
+    }
+    process::free(blocks[0]).expect("live");
+    if open {
+        process::stream_retire(0, stream).expect("it is open");
+    }
+    machine.destroy_stream(stream);
+    process::free(blocks[1]).expect("live");
 }

@@ -2,10 +2,10 @@
 
 mod machine;
 
-use machine::*;
 use cuddy::error::Error;
 use cuddy::process::{self, ALL_DEVICES, CURRENT_DEVICE};
 use cuddy::stats::cuddy_stats;
+use machine::*;
 
 #[test]
 fn looking_at_a_device_does_not_wake_it() {

@@ -76,6 +76,7 @@ impl Device {
             calls,
             growth: Lock::new(Growing { pages: Pages::new(page), stuck: Vec::new(), waiting: 0 }),
             returned: Condvar::new(),
+            recording: Lock::new(()),
             books: Lock::new(books),
             events: Lock::new(Vec::new()),
         };

@@ -82,6 +82,10 @@ impl Miss<'_> {
             if let Some(block) = self.take()? {
                 return Ok(block);
             }
+            // Nothing below helps against live memory: fail at once, and wait for nobody.
+            if self.is_hopeless() {
+                return Err(Stop::Failed(self.out_of_memory()));
+            }
             // 2. Freed memory that other streams used and have finished with: a query each.
             if self.work.device.settle_passed(&self.work.inside)? > 0 {
                 continue;
@@ -118,16 +122,24 @@ impl Miss<'_> {
         }
     }
 
+    /// Whether live memory alone stands in the way: within the limit, or on the device.
+    fn is_hopeless(&self) -> bool {
+        let device = self.work.device;
+        let stats = device.books.lock().stats;
+        let most = if device.shows_free_memory { device.total } else { u64::MAX };
+        let held = stats.allocated + stats.quarantined;
+        stats.limit.min(most).saturating_sub(held) < self.request.bytes
+    }
+
     /// Whether the request could be served if everything that is not live were at hand: `bytes` of
     /// free and freed memory beside what is kept and what the driver may still give.
     pub(super) fn is_possible(&mut self, bytes: u64) -> bool {
         let kept = self.work.growing().pages.kept_bytes();
         let device = self.work.device;
-        let stats = device.books.lock().stats;
         // A block may share its first and its last page with live ones.
-        let shared = if stats.allocated > 0 { 2 * device.store.unit() } else { 0 };
-        let within = stats.limit.saturating_sub(stats.allocated) >= self.request.bytes;
-        within && bytes + kept + self.obtainable + shared >= self.request.bytes
+        let live = device.books.lock().stats.allocated > 0;
+        let shared = if live { 2 * device.store.unit() } else { 0 };
+        bytes + kept + self.obtainable.min(device.total) + shared >= self.request.bytes
     }
 
     /// Waits for the users of the one block in limbo that helps most, if limbo can help at all.
