@@ -49,20 +49,19 @@ pub(super) unsafe fn text<'a>(
     Ok(unsafe { CStr::from_ptr(text) }.to_bytes())
 }
 
+/// Refuses a buffer that is NULL and yet has bytes.
+pub(super) fn buffer_given(buffer: *const c_char, size: usize) -> Result<(), Error> {
+    if size > 0 { given(buffer, "buffer") } else { Ok(()) }
+}
+
 /// Copies `text` to a buffer of `size` bytes, cut if need be and ended by 0, and writes the bytes
 /// that the whole of it needs, the 0 included.
 ///
 /// # Safety
 /// `buffer` is valid for writing `size` bytes, or `size` is 0; `needed` is NULL or valid for
 /// writing.
-pub(super) unsafe fn copy_text(
-    text: &str,
-    buffer: *mut c_char,
-    size: usize,
-    needed: *mut usize,
-) -> Result<(), Error> {
+pub(super) unsafe fn copy_text(text: &str, buffer: *mut c_char, size: usize, needed: *mut usize) {
     if size > 0 {
-        given(buffer, "buffer")?;
         let count = text.floor_char_boundary(size - 1);
         // SAFETY: `count < size` bytes are the caller's to write; `text` is ours, so the two do not
         // overlap.
@@ -72,7 +71,6 @@ pub(super) unsafe fn copy_text(
     }
     // SAFETY: by the function's contract.
     unsafe { write_if_wanted(needed, text.len() as u64 + 1) };
-    Ok(())
 }
 
 /// A `#[repr(C)]` struct of plain numbers and pointers whose first field is `struct_size: u64`.

@@ -7,7 +7,7 @@
 use std::ffi::c_char;
 use std::fmt::Write;
 
-use super::convert::{copy_text, text};
+use super::convert::{buffer_given, copy_text, text};
 use super::guard::guarded;
 use crate::error::cuddy_status;
 use crate::process;
@@ -51,9 +51,11 @@ pub unsafe extern "C" fn cuddy_get_option(
     guarded(|| {
         // SAFETY: NULL is refused there; the caller promises a text that ends with 0.
         let key = unsafe { text(key, "key") }?;
+        buffer_given(buffer, size)?;
         let value = process::option(key)?.value;
         // SAFETY: the caller promises `size` writable bytes, and `needed` NULL or writable.
-        unsafe { copy_text(&value, buffer, size, needed) }
+        unsafe { copy_text(&value, buffer, size, needed) };
+        Ok(())
     })
 }
 
@@ -70,6 +72,7 @@ pub unsafe extern "C" fn cuddy_list_options(
     needed: *mut usize,
 ) -> cuddy_status {
     guarded(|| {
+        buffer_given(buffer, size)?;
         let mut lines = String::new();
         for option in process::options() {
             let (row, value, source) = (option.row, option.value, option.source);
@@ -77,6 +80,7 @@ pub unsafe extern "C" fn cuddy_list_options(
             let _ = writeln!(lines, "{}\t{value}\t{source}\t{}\t{}", row.name, row.kind, row.help);
         }
         // SAFETY: the caller promises `size` writable bytes, and `needed` NULL or writable.
-        unsafe { copy_text(&lines, buffer, size, needed) }
+        unsafe { copy_text(&lines, buffer, size, needed) };
+        Ok(())
     })
 }

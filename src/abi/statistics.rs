@@ -5,7 +5,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use super::convert::{Growing, copy_text, fill};
+use super::convert::{Growing, buffer_given, copy_text, fill};
 use super::guard::{guarded, guarded_bytes};
 use crate::error::cuddy_status;
 use crate::process;
@@ -104,8 +104,10 @@ pub unsafe extern "C" fn cuddy_memory_summary(
     needed: *mut usize,
 ) -> cuddy_status {
     guarded(|| {
+        buffer_given(buffer, size)?;
         let text = process::summary(device)?;
         // SAFETY: the caller promises `size` writable bytes, and `needed` NULL or writable.
-        unsafe { copy_text(&text, buffer, size, needed) }
+        unsafe { copy_text(&text, buffer, size, needed) };
+        Ok(())
     })
 }

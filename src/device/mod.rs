@@ -25,7 +25,7 @@ mod work;
 pub(crate) use self::snapshot::untouched;
 
 use std::sync::Condvar;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use self::books::{Books, Recorded};
 use self::pages::Pages;
@@ -218,7 +218,7 @@ impl Device {
     pub(crate) fn open_stream(&self, stream: Named) -> Result<(), Error> {
         let handle = created(stream)?;
         let id = match self.driver.has_stream_ids() {
-            true => self.driver.stream_id(handle).map_err(|error| bad_stream(handle, error))?,
+            true => self.stream_id(handle)?,
             false => 0,
         };
         let home = self.home_of(handle)?;
@@ -278,7 +278,7 @@ impl Device {
                 handle.0
             )));
         }
-        let id = self.driver.stream_id(handle).map_err(|error| bad_stream(handle, error))?;
+        let id = self.stream_id(handle)?;
         if let Some(slot) = self.books.lock().streams.find(Key::Id(id)) {
             return Ok(slot);
         }
@@ -288,6 +288,21 @@ impl Device {
             Some(slot) => Ok(slot),
             None => books.streams.add(Key::Id(id), Kind::Borrowed, handle.0, id, home),
         }
+    }
+
+    /// The id of a stream that the caller vouches for.
+    fn stream_id(&self, stream: StreamHandle) -> Result<u64, Error> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        match self.driver.stream_id(stream) {
+            // The calling thread may have no context at all.
+            Err(DriverError { code: 201, .. }) => {
+                let own = self.books.lock().home;
+                let inside = self.driver.enter(Context(own.context), self.id, &self.calls)?;
+                inside.driver().stream_id(stream)
+            }
+            answer => answer,
+        }
+        .map_err(|error| bad_stream(stream, error))
     }
 
     /// The context of a created stream, which must be one of this device.

@@ -79,7 +79,20 @@ impl Driver {
         });
         asked.map_err(refused)?;
         driver.version = version;
+        driver.forget_newer();
         Ok(driver)
+    }
+
+    /// Forgets functions that came after this driver: a library that stands in for an old one may
+    /// export them all the same.
+    fn forget_newer(&mut self) {
+        if self.version < 12_000 {
+            self.table.stream_id = None;
+            self.table.context_id = None;
+        }
+        if self.version < 12_050 {
+            self.table.context_record = None;
+        }
     }
 
     /// Refuses a driver that lacks what every driver since CUDA 10.1 has.

@@ -41,6 +41,7 @@ static void opened(void) {
     CHECK(again == ptr);
 
     /* Used by another stream too: not reused before that one is done. */
+    SAME(DRIVER(int, "cuStreamSynchronize", (CUstream), (stream)), 0);
     fill(again, 4000, other);
     OK(cuddy_record_stream(again, other));
     OK(cuddy_free(again));

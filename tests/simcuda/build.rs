@@ -2,7 +2,9 @@
 //! itself; and turns the table of names into code.
 //!
 //! The file keeps its own name: a file called `libcuda.so.1` in the build folder would hide a real
-//! driver.
+//! driver. Cargo hands these flags on to a cdylib that has this crate as an ordinary dependency (not
+//! to one that has it as a dev-dependency): no library may have it so, or it would be called
+//! `libcuda.so.1` too.
 
 mod build_names;
 

@@ -1,7 +1,8 @@
 //! The **books**: how often each API function was called, and what a call costs in virtual time.
 //!
-//! `cost = fixed + per_mib * bytes / 2^20 + per_unit * units`. The defaults are other people's published figures for an
-//! A100 and guesses between them; none was measured by us. `create`'s growth with its size is an assumption.
+//! `cost = fixed + per_mib * bytes / 2^20 + per_unit * units`. The defaults are other people's
+//! published figures for an A100 and guesses between them; none was measured by us. `create`'s
+//! growth with its size is an assumption.
 
 use std::collections::HashMap;
 
@@ -57,8 +58,6 @@ pub struct Function {
     pub calls: u64,
     /// What a call costs.
     pub cost: Cost,
-    /// The driver version that brought the variant which is called; 0 = always there.
-    pub since: i32,
 }
 
 /// All functions that were called or spoken of.
@@ -84,8 +83,7 @@ impl Books {
         if let Some(&page) = self.by_name.get(name) {
             return page;
         }
-        let since = crate::entries::since(name);
-        self.functions.push(Function { name, calls: 0, cost: default_cost(name), since });
+        self.functions.push(Function { name, calls: 0, cost: default_cost(name) });
         self.by_name.insert(name, self.functions.len() - 1);
         self.functions.len() - 1
     }
@@ -136,7 +134,8 @@ impl Books {
         self.functions.iter_mut().for_each(|f| f.calls = 0);
     }
 
-    /// Counts, costs and times as at the beginning. Pages keep their numbers: call sites remember them.
+    /// Counts, costs and times as at the beginning. Pages keep their numbers: call sites remember
+    /// them.
     pub fn reset(&mut self) {
         self.clear();
         self.driver_ns = 0;

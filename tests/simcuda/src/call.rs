@@ -1,17 +1,19 @@
 //! A **call**: one API function at work, holding the lock.
 //!
-//! [`enter`] is the only way from C into the library: it counts the call, lets faults fire, charges virtual time, runs the body,
-//! then whatever work the schedule wants run. No panic leaves it. Inside, waits drop the lock.
+//! [`enter`] is the only way from C into the library: it counts the call, lets faults fire, charges
+//! virtual time, runs the body, then whatever work the schedule wants run. No panic leaves it.
+//! Inside, waits drop the lock.
 
 use crate::engine::{OpKey, Target, ThreadKey};
 use crate::memory::history::Caller;
+use crate::memory::table::{Fault, Reason};
 use crate::state::State;
 use crate::types::{Code, Outcome, code};
 use crate::work::{Body, HostFunction, Kernel, Work};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ static NEXT_THREAD: AtomicU64 = AtomicU64::new(1);
 thread_local! {
     static THREAD: Cell<u64> = const { Cell::new(0) };
     static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+    static HELD: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
 }
 
 /// The number of this host thread: 1, 2, ... in the order of their first calls, never used twice.
@@ -36,16 +39,28 @@ pub fn thread_number() -> u64 {
     })
 }
 
-extern "C" fn in_child() {
-    FORKED.store(true, Ordering::Relaxed);
+/// Takes the lock for the time of a fork: nobody else holds it in the child then.
+extern "C" fn before_fork() {
+    // Late in a thread's life there is nowhere to keep it: then it is given back at once.
+    let _ = HELD.try_with(|held| held.replace(Some(lock())));
 }
 
-/// From the first `cuInit` on, a forked child finds the driver unusable, as it does with a real one.
+extern "C" fn after_fork() {
+    let _ = HELD.try_with(|held| held.replace(None));
+}
+
+extern "C" fn in_child() {
+    FORKED.store(true, Ordering::Relaxed);
+    after_fork();
+}
+
+/// From the first `cuInit` on, a forked child finds the driver unusable, as it does with a real
+/// one.
 pub fn watch_forks() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
-        // SAFETY: `in_child` stays loaded (the library is never unloaded) and only stores to an atomic.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        // SAFETY: the handlers stay loaded (the library is never unloaded) and let no panic out.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
     });
 }
 
@@ -60,12 +75,13 @@ pub struct Site {
     symbol: &'static str,
     per_thread: bool,
     page: AtomicU32,
+    since: AtomicI32,
 }
 
 impl Site {
     /// The site of a symbol.
     pub const fn new(symbol: &'static str, per_thread: bool) -> Self {
-        Self { symbol, per_thread, page: AtomicU32::new(u32::MAX) }
+        Self { symbol, per_thread, page: AtomicU32::new(u32::MAX), since: AtomicI32::new(0) }
     }
 
     fn page(&self, state: &mut State) -> usize {
@@ -74,8 +90,14 @@ impl Site {
             return known as usize;
         }
         let page = state.books.page(crate::books::base_name(self.symbol));
+        let since = if self.needs_nothing() { 0 } else { crate::entries::since(self.symbol) };
+        self.since.store(since, Ordering::Relaxed);
         self.page.store(page as u32, Ordering::Relaxed);
         page
+    }
+
+    fn needs_nothing(&self) -> bool {
+        crate::faults::NEEDS_NOTHING.contains(&crate::books::base_name(self.symbol))
     }
 }
 
@@ -115,12 +137,8 @@ fn lock() -> MutexGuard<'static, State> {
 
 /// Runs an API function's body.
 pub fn enter(site: &'static Site, body: impl FnOnce(&mut Call) -> Outcome) -> Code {
-    let early = matches!(site.symbol, "cuGetErrorName" | "cuGetErrorString" | "cuDriverGetVersion");
-    if !early && forked() {
-        return code::NOT_INITIALIZED;
-    }
-    if !early && IN_HOST_FUNCTION.get() {
-        return code::NOT_PERMITTED;
+    if (forked() || IN_HOST_FUNCTION.get()) && !site.needs_nothing() {
+        return if forked() { code::NOT_INITIALIZED } else { code::NOT_PERMITTED };
     }
     match catch_unwind(AssertUnwindSafe(|| Call::new(site).run(site, body))) {
         Ok(result) => result,
@@ -156,9 +174,9 @@ impl Call {
     fn run(mut self, site: &Site, body: impl FnOnce(&mut Self) -> Outcome) -> Code {
         let page = site.page(&mut self);
         let function = self.books.count(page);
-        let (name, fixed, since) = (function.name, function.cost.fixed, function.since);
+        let (name, fixed) = (function.name, function.cost.fixed);
         self.function = name;
-        if self.started && since > self.config.driver {
+        if self.started && site.since.load(Ordering::Relaxed) > self.config.driver {
             return code::NOT_SUPPORTED;
         }
         let began = self.engine.now_ns();
@@ -214,7 +232,8 @@ impl Call {
         }
     }
 
-    /// Waits until a target is done, running work meanwhile. The lock is dropped while nothing can run.
+    /// Waits until a target is done, running work meanwhile. The lock is dropped while nothing can
+    /// run.
     pub fn wait(&mut self, target: Target) {
         let thread = self.key();
         let wait = self.engine.begin_wait(target);
@@ -275,10 +294,8 @@ impl Call {
             }
             _ => {
                 let result = crate::machine::run(&self.memory, &work);
-                if result.is_err()
-                    && let Some(context) = self.contexts.get_mut(&work.actor.context)
-                {
-                    context.error.get_or_insert(code::ILLEGAL_ADDRESS);
+                if let Err(fault) = result {
+                    self.spoil(work.actor.context, fault);
                 }
                 self.engine.finished(op);
                 self.wake();
@@ -286,8 +303,23 @@ impl Call {
         }
     }
 
-    /// Gives a task to another thread. A host function that is quick is waited for, so that runs repeat themselves; one that
-    /// waits for its program is left alone.
+    /// A context whose work touched what it may not: every later call on it fails.
+    fn spoil(&mut self, context: u64, fault: Fault) {
+        let what = match fault.reason {
+            Reason::Poisoned => {
+                "an address that was not legal when the work was submitted".to_owned()
+            }
+            Reason::Unmapped => format!("{:#x}, where nothing is mapped", fault.address),
+            Reason::NoAccess => format!("{:#x}, which its device may not touch so", fault.address),
+        };
+        self.complaint = format!("work touched {what}");
+        if let Some(context) = self.contexts.get_mut(&context) {
+            context.error.get_or_insert(code::ILLEGAL_ADDRESS);
+        }
+    }
+
+    /// Gives a task to another thread. A host function that is quick is waited for, so that runs
+    /// repeat themselves; one that waits for its program is left alone.
     fn hand_off(&mut self, op: OpKey, task: Task, patience: Option<Duration>) {
         self.in_flight.insert(op);
         let job = Job { op, task, generation: self.generation };
@@ -366,7 +398,8 @@ fn call_function(function: HostFunction) {
     type Callback = unsafe extern "C" fn(u64, i32, *mut libc::c_void);
     match function {
         HostFunction::Function { f, data } => {
-            // SAFETY: the program gave a non-null `CUhostFn` (checked on entry) and vouches that it may be called with `data`.
+            // SAFETY: the program gave a non-null `CUhostFn` (checked on entry) and vouches that it
+            // may be called with `data`.
             unsafe { std::mem::transmute::<usize, Function>(f as usize)(data as *mut _) }
         }
         HostFunction::Callback { f, stream, data } => {

@@ -1,5 +1,5 @@
-//! The **configuration**: what machine is simulated. `SIMCUDA_*` in the environment, read at `cuInit`, and above it
-//! what `simcuda_configure` said.
+//! The **configuration**: what machine is simulated. `SIMCUDA_*` in the environment, read at
+//! `cuInit`, and above it what `simcuda_configure` said.
 
 use crate::checker::Mode;
 use crate::engine::Schedule;
@@ -220,6 +220,7 @@ mod tests {
         for key in KEYS.iter().filter(|k| **k != "report") {
             assert!(config.set(key, "?:?").is_err(), "{key}");
         }
-        assert!(config.set("colour", "red").unwrap_err().contains("devices"));
+        let why = config.set("colour", "red").expect_err("no such key");
+        assert!(why.contains("devices"), "{why}");
     }
 }

@@ -1,7 +1,8 @@
-//! The **control API**: what a test asks of the simulator and no program of a GPU. Documented in `include/simcuda.h`.
+//! The **control API**: what a test asks of the simulator and no program of a GPU. Documented in
+//! `include/simcuda.h`.
 //!
-//! Every function may be called from any thread, and none is counted as a driver call. A function that can refuse answers -1 and
-//! leaves a text for `simcuda_error`.
+//! Every function may be called from any thread, and none is counted as a driver call. A function
+//! that can refuse answers -1 and leaves a text for `simcuda_error`.
 #![allow(missing_docs, clippy::missing_safety_doc)]
 
 use crate::api::module::text;

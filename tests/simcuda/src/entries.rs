@@ -88,9 +88,10 @@ pub fn lookup(
     newest.ok_or(missing)
 }
 
-/// The CUDA version that brought the first variant of a function; 0 if there is no such function.
-pub fn since(base: &str) -> i32 {
-    rows_of(base).iter().map(|row| row.version).min().unwrap_or(0)
+/// The CUDA version that brought an exported symbol; 0 if the table has no such symbol.
+pub fn since(symbol: &str) -> i32 {
+    let of_base = rows_of(crate::books::base_name(symbol));
+    of_base.iter().find(|row| row.symbol == symbol).map_or(0, |row| row.version)
 }
 
 #[cfg(test)]
@@ -147,6 +148,8 @@ mod tests {
         assert_eq!(missing("cuCtxGetId", 13000, 11040), Some(Missing::Name));
         assert_eq!(since("cuCtxGetId"), 12000);
         assert_eq!(since("cuCtxCreate"), 2000);
+        assert_eq!(since("cuCtxCreate_v4"), 12050);
+        assert_eq!(since("cuMemcpyHtoDAsync_v2_ptsz"), 7000);
         assert_eq!(since("cuNoSuch"), 0);
     }
 }

@@ -1,10 +1,17 @@
 //! **Faults on demand**: which calls fail, with what code, before or after their effect.
 //!
-//! A rule counts the calls of its function since it was set: it fires at call `first`, and then at every `every`-th
-//! after it (0: never again). A random rule fires for a share of the calls that its seed decides.
-//! A fault after the effect is for calls that hand out no object, since nobody could give that object back.
+//! A rule counts the calls of its function since it was set: it fires at call `first`, and then at
+//! every `every`-th after it (0: never again). A random rule fires for a share of the calls that
+//! its seed decides. A fault after the effect is for calls that hand out no object, since nobody
+//! could give that object back.
 
 use crate::types::Code;
+
+/// Functions that touch no device: they work before `cuInit`, after a fork and in host functions,
+/// and `*` leaves them alone, since a client that misses an entry point is another client from then
+/// on.
+pub const NEEDS_NOTHING: [&str; 4] =
+    ["cuGetErrorName", "cuGetErrorString", "cuDriverGetVersion", "cuGetProcAddress"];
 
 /// When a rule fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +37,7 @@ pub enum When {
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Base name of the function, or `*`.
+    /// Base name of the function, or `*`: any but those of [`NEEDS_NOTHING`].
     pub function: String,
     /// What the call answers.
     pub code: Code,
@@ -49,12 +56,16 @@ pub struct Faults {
 
 /// A step of SplitMix64.
 pub fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    mix(*state)
+    let answer = mix(*state);
+    *state = state.wrapping_add(GAMMA);
+    answer
 }
 
-/// The finaliser of SplitMix64: `mix(seed ^ offset)` is the pattern word at an offset.
+const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// What SplitMix64 gives in a state: `mix(seed ^ offset)` is the pattern word at an offset.
 pub fn mix(state: u64) -> u64 {
+    let state = state.wrapping_add(GAMMA);
     let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
@@ -67,7 +78,8 @@ impl Rule {
     }
 
     fn sees(&mut self, function: &str) -> Option<(Code, bool)> {
-        if self.function != "*" && self.function != function {
+        let any = self.function == "*" && !NEEDS_NOTHING.contains(&function);
+        if !any && self.function != function {
             return None;
         }
         self.seen += 1;
@@ -162,6 +174,19 @@ mod tests {
         let mut faults = Faults::default();
         faults.add(rule(1, 1)).expect("a right rule");
         assert_eq!(faults.on_call("g"), None, "another function");
+    }
+
+    #[test]
+    fn a_star_is_every_function_that_a_device_has_to_do_with() {
+        let mut faults = Faults::default();
+        let always = When::Counted { first: 1, every: 1, after: false };
+        faults.add(Rule::new("*", 2, always)).expect("a right rule");
+        assert_eq!(faults.on_call("cuMemCreate"), Some((2, false)));
+        for function in NEEDS_NOTHING {
+            assert_eq!(faults.on_call(function), None, "{function}");
+        }
+        faults.add(Rule::new("cuGetProcAddress", 3, always)).expect("a right rule");
+        assert_eq!(faults.on_call("cuGetProcAddress"), Some((3, false)), "unless it is named");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! **simcuda**: a CUDA driver whose devices are simulated in host memory.
 //!
-//! The library `libsimcuda.so` has the SONAME `libcuda.so.1`: a process that loads it finds it wherever it then asks for the CUDA
-//! driver. It exports the driver API (`cu*`) and a control API for tests (`simcuda_*`, `include/simcuda.h`).
+//! The library `libsimcuda.so` has the SONAME `libcuda.so.1`: a process that loads it finds it
+//! wherever it then asks for the CUDA driver. It exports the driver API (`cu*`) and a control API
+//! for tests (`simcuda_*`, `include/simcuda.h`).
 //!
 //! ```text
 //!  api, control      what C calls; arguments are checked, nothing is decided
@@ -27,13 +28,3 @@ pub mod state;
 pub mod submit;
 pub mod types;
 pub mod work;
-
-/// The version of this driver, also before `cuInit`: 1000 * major + 10 * minor.
-pub fn driver_version() -> i32 {
-    let call = call::Call::internal("cuGetProcAddress");
-    if call.started {
-        return call.config.driver;
-    }
-    let default = config::Config::default().driver;
-    config::Config::load(&call.overrides).map_or(default, |config| config.driver)
-}

@@ -1,7 +1,7 @@
 //! The **machine**: runs work on the memory.
 //!
-//! Every byte that is touched was just found in the page table; what is not there, or not allowed, is a fault, and nothing of
-//! the work after the fault takes place.
+//! Every byte that is touched was just found in the page table; what is not there, or not allowed,
+//! is a fault, and nothing of the work after the fault takes place.
 
 use crate::faults::mix;
 use crate::memory::Memory;
@@ -11,7 +11,7 @@ use crate::work::{Body, Kernel, Plane, Work, pattern_offsets};
 /// Runs one piece of work that needs nothing but memory.
 pub fn run(memory: &Memory, work: &Work) -> Result<(), Fault> {
     if work.poisoned {
-        return Err(Fault { address: 0, reason: Reason::Unmapped });
+        return Err(Fault { address: 0, reason: Reason::Poisoned });
     }
     let mut view = View { memory, actor: work.actor, last: None, written: 0 };
     match &work.body {
@@ -47,10 +47,11 @@ struct View<'a> {
     written: u64,
 }
 
-/// Where pageable memory may lie: anywhere that is not a device's.
-enum Place<'a> {
-    Mapped(&'a Mapping),
-    Pageable,
+/// One side of a copy.
+struct Side {
+    at: u64,
+    write: bool,
+    pageable: bool,
 }
 
 impl<'a> View<'a> {
@@ -58,14 +59,12 @@ impl<'a> View<'a> {
         self.actor.device == u32::MAX || self.memory.table.permits(mapping, self.actor, write)
     }
 
-    /// What lies at an address; copies may also use the program's own memory.
-    fn place(&mut self, address: u64, write: bool) -> Result<Place<'a>, Fault> {
+    /// The mapping at an address, if this actor may use it so.
+    fn mapping(&mut self, address: u64, write: bool) -> Result<&'a Mapping, Fault> {
         let fault = |reason| Fault { address, reason };
         let near = self.last.filter(|m| m.start <= address && address < m.end());
-        let Some(mapping) = near.or_else(|| self.memory.table.find(address)) else {
-            let pageable = self.actor.engine && !self.memory.is_device_address(address);
-            return if pageable { Ok(Place::Pageable) } else { Err(fault(Reason::Unmapped)) };
-        };
+        let mapping = near.or_else(|| self.memory.table.find(address));
+        let mapping = mapping.ok_or(fault(Reason::Unmapped))?;
         if !self.permits(mapping, write) {
             return Err(fault(Reason::NoAccess));
         }
@@ -74,18 +73,29 @@ impl<'a> View<'a> {
             self.written = mapping.object;
         }
         self.last = Some(mapping);
-        Ok(Place::Mapped(mapping))
+        Ok(mapping)
     }
 
     /// The host's pointer to an address, and how far it holds.
     fn reach(&mut self, address: u64, bytes: u64, write: bool) -> Result<(*mut u8, usize), Fault> {
-        match self.place(address, write)? {
-            Place::Mapped(m) => {
-                let at = m.base + (address - m.start);
-                Ok((at as *mut u8, bytes.min(m.end() - address) as usize))
-            }
-            Place::Pageable => Ok((address as *mut u8, bytes as usize)),
+        let m = self.mapping(address, write)?;
+        let at = m.base + (address - m.start);
+        Ok((at as *mut u8, bytes.min(m.end() - address) as usize))
+    }
+
+    /// The same for copies, which may also use the program's own memory.
+    fn reach_any(&mut self, side: &Side, done: u64, bytes: u64) -> Result<(*mut u8, usize), Fault> {
+        match side.pageable {
+            true => Ok(((side.at + done) as *mut u8, bytes as usize)),
+            false => self.reach(side.at + done, bytes, side.write),
         }
+    }
+
+    /// A use that begins in memory that nobody mapped and no device has is a use of the program's
+    /// own memory.
+    fn side(&self, at: u64, write: bool) -> Side {
+        let mapped = self.memory.is_device_address(at) || self.memory.table.find(at).is_some();
+        Side { at, write, pageable: !mapped && self.actor.engine }
     }
 
     fn copy_rows(
@@ -101,7 +111,7 @@ impl<'a> View<'a> {
             match staged {
                 Some(bytes) => {
                     let at = source as usize;
-                    self.write(target, &bytes[at..at + width as usize])?;
+                    self.write_side(&self.side(target, true), &bytes[at..at + width as usize])?;
                 }
                 None => self.copy(target, source, width)?,
             }
@@ -109,16 +119,17 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    fn copy(&mut self, mut to: u64, mut from: u64, mut bytes: u64) -> Result<(), Fault> {
-        while bytes > 0 {
-            let (source, readable) = self.reach(from, bytes, false)?;
-            let (target, step) = self.reach(to, readable as u64, true)?;
-            // SAFETY: `reach` gave `step` bytes of live host mappings on both sides (or of memory that the program named as
-            // its own); the lock keeps the page table as it is; `copy` allows an overlap.
+    fn copy(&mut self, to: u64, from: u64, bytes: u64) -> Result<(), Fault> {
+        let (to, from) = (self.side(to, true), self.side(from, false));
+        let mut done = 0;
+        while done < bytes {
+            let (source, readable) = self.reach_any(&from, done, bytes - done)?;
+            let (target, step) = self.reach_any(&to, done, readable as u64)?;
+            // SAFETY: `reach` gave `step` bytes of live host mappings on both sides (or of memory
+            // that the program named as its own); the lock keeps the page table as it is; `copy`
+            // allows an overlap.
             unsafe { std::ptr::copy(source, target, step) };
-            to += step as u64;
-            from += step as u64;
-            bytes -= step as u64;
+            done += step as u64;
         }
         Ok(())
     }
@@ -147,7 +158,8 @@ impl<'a> View<'a> {
         let mut done = 0;
         while done < into.len() {
             let (source, step) = self.reach(at + done as u64, (into.len() - done) as u64, false)?;
-            // SAFETY: `reach` gave `step` readable bytes, no more than are left in `into`, which is apart from them.
+            // SAFETY: `reach` gave `step` readable bytes, no more than are left in `into`, which is
+            // apart from them.
             unsafe { std::ptr::copy_nonoverlapping(source, into[done..].as_mut_ptr(), step) };
             done += step;
         }
@@ -155,10 +167,15 @@ impl<'a> View<'a> {
     }
 
     fn write(&mut self, at: u64, from: &[u8]) -> Result<(), Fault> {
+        self.write_side(&Side { at, write: true, pageable: false }, from)
+    }
+
+    fn write_side(&mut self, to: &Side, from: &[u8]) -> Result<(), Fault> {
         let mut done = 0;
         while done < from.len() {
-            let (target, step) = self.reach(at + done as u64, (from.len() - done) as u64, true)?;
-            // SAFETY: `reach` gave `step` writable bytes, no more than are left in `from`, which is apart from them.
+            let (target, step) = self.reach_any(to, done as u64, (from.len() - done) as u64)?;
+            // SAFETY: `reach` gave `step` writable bytes, no more than are left in `from`, which is
+            // apart from them.
             unsafe { std::ptr::copy_nonoverlapping(from[done..].as_ptr(), target, step) };
             done += step;
         }

@@ -1,4 +1,5 @@
-//! The **exit report**: findings, calls and virtual time, written when the process ends if `SIMCUDA_REPORT` asks for it.
+//! The **exit report**: findings, calls and virtual time, written when the process ends if
+//! `SIMCUDA_REPORT` asks for it.
 
 use crate::call::Call;
 use std::fmt::Write;

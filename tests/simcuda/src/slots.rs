@@ -1,7 +1,7 @@
 //! **Slots**: the values that stand for streams, events, modules and functions in C.
 //!
-//! A new object gets the lowest free slot, so the value of a destroyed one comes back at once, as it may with a real
-//! driver. The values look like pointers and are none.
+//! A new object gets the lowest free slot, so the value of a destroyed one comes back at once, as
+//! it may with a real driver. The values look like pointers and are none.
 
 use std::collections::BTreeSet;
 
@@ -66,7 +66,7 @@ impl<T> Slots<T> {
     }
 
     /// How many objects there are.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(slots.remove(values[2]), Some(2));
         assert_eq!(slots.remove(values[0]), Some(0));
         assert_eq!(slots.remove(values[0]), None);
-        assert_eq!(slots.len(), 1);
+        assert_eq!(slots.count(), 1);
         assert_eq!((slots.insert(7), slots.insert(8)), (values[0], values[2]));
         assert_eq!(slots.get(values[0]), Some(&7));
         for wrong in [0, 1, 2, values[0] + 1, values[2] + STEP, u64::MAX] {

@@ -1,6 +1,7 @@
 //! The **state**: one simulated machine, as one process sees it, behind one lock.
 //!
-//! Contexts own streams, events and allocations; physical VMM objects, reservations and mappings belong to the process.
+//! Contexts own streams, events and allocations; physical VMM objects, reservations and mappings
+//! belong to the process.
 
 use crate::books::Books;
 use crate::config::Config;
@@ -304,10 +305,10 @@ impl State {
     /// Live objects of a kind; `None` for an unknown name.
     pub fn count(&self, what: &str) -> Option<u64> {
         match what {
-            "streams" => Some(self.streams.len() as u64),
-            "events" => Some(self.events.len() as u64),
+            "streams" => Some(self.streams.count() as u64),
+            "events" => Some(self.events.count() as u64),
             "contexts" => Some(self.contexts.len() as u64),
-            "modules" => Some(self.modules.len() as u64),
+            "modules" => Some(self.modules.count() as u64),
             _ => self.memory.count(what),
         }
     }

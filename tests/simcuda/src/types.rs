@@ -1,7 +1,7 @@
 //! The border with C: integers and `#[repr(C)]` structures of the driver API.
 //!
-//! Whatever a C enum holds is read as an integer: a value that this library has never heard of must be an error
-//! code, not undefined behaviour.
+//! Whatever a C enum holds is read as an integer: a value that this library has never heard of must
+//! be an error code, not undefined behaviour.
 
 /// A `CUresult`. Zero is success.
 pub type Code = i32;

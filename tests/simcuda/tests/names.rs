@@ -256,15 +256,20 @@ fn an_older_driver_has_fewer_entries() {
     if in_a_child("an_older_driver_has_fewer_entries", "11040").is_some() {
         return;
     }
-    let newest = symbol("cuCtxCreate_v3");
-    assert_eq!(second_form("cuCtxCreate", 11040, 0), (0, newest, 0));
-    assert_eq!(second_form("cuCtxCreate", 12050, 0), (INVALID_VALUE, null_mut(), -1));
-    assert_eq!(first_form("cuCtxCreate", 12050, 0), (0, newest), "the first form only looks");
-    assert_misses("cuCtxGetId", 11040, 0, 1);
-    assert_misses("cuLaunchKernelEx", 11040, 2, 1);
-    assert_misses("cuMemCreate", 10010, 0, 2);
-    assert_gives("cuGetProcAddress", 11040, 0, "cuGetProcAddress");
-    assert_gives("cuStreamGetCaptureInfo", 11040, 2, "cuStreamGetCaptureInfo_v2_ptsz");
+    for initialised in [false, true] {
+        if initialised {
+            assert_eq!(call!("cuInit" as fn(u32); 0), 0);
+        }
+        let newest = symbol("cuCtxCreate_v3");
+        assert_eq!(second_form("cuCtxCreate", 11040, 0), (0, newest, 0));
+        assert_eq!(second_form("cuCtxCreate", 12050, 0), (INVALID_VALUE, null_mut(), -1));
+        assert_eq!(first_form("cuCtxCreate", 12050, 0), (0, newest), "the first form only looks");
+        assert_misses("cuCtxGetId", 11040, 0, 1);
+        assert_misses("cuLaunchKernelEx", 11040, 2, 1);
+        assert_misses("cuMemCreate", 10010, 0, 2);
+        assert_gives("cuGetProcAddress", 11040, 0, "cuGetProcAddress");
+        assert_gives("cuStreamGetCaptureInfo", 11040, 2, "cuStreamGetCaptureInfo_v2_ptsz");
+    }
 }
 
 #[test]
@@ -341,4 +346,55 @@ fn errors_have_names_and_descriptions() {
     }
     let code = call!("cuGetErrorName" as fn(c_int, *mut *const c_char); 0, null_mut());
     assert_eq!(code, INVALID_VALUE);
+}
+
+#[test]
+fn look_ups_and_what_is_not_simulated_are_counted() {
+    if in_a_child("look_ups_and_what_is_not_simulated_are_counted", "13000").is_some() {
+        return;
+    }
+    let calls = |function: &std::ffi::CStr| {
+        // SAFETY: this is the function's signature.
+        unsafe {
+            let calls: extern "C" fn(*const c_char) -> u64 = transmute(symbol("simcuda_calls"));
+            calls(function.as_ptr())
+        }
+    };
+    let missing = UNIMPLEMENTED[0];
+    let missing_name = CString::new(missing).expect("no NUL inside");
+    assert_eq!((calls(c"cuGetProcAddress"), calls(&missing_name)), (0, 0));
+    first_form(missing, 13000, 0);
+    second_form(missing, 13000, 0);
+    call!("cuGetErrorName" as fn(c_int, *mut *const c_char); 0, null_mut());
+    // SAFETY: an unimplemented function reads no argument, whatever its signature.
+    unsafe { transmute::<*mut c_void, extern "C" fn() -> c_int>(symbol(missing))() };
+    assert_eq!((calls(c"cuGetProcAddress"), calls(&missing_name)), (2, 1));
+    assert_eq!(calls(c"cuGetErrorName"), 1);
+}
+
+/// A forked child of a process that called `cuInit` may still ask what things are called, and no
+/// more.
+#[test]
+fn names_survive_a_fork() {
+    if in_a_child("names_survive_a_fork", "13000").is_some() {
+        return;
+    }
+    assert_eq!(call!("cuInit" as fn(u32); 0), 0);
+    let (get_count, mut count) = (symbol("cuDeviceGetCount"), 0);
+    assert_eq!(call!("cuDeviceGetCount" as fn(*mut c_int); &mut count), 0);
+    // SAFETY: the child calls this library and nothing else, and leaves without unwinding.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let (mut found, mut text) = (null_mut(), null());
+        let asked = ask_second(c"cuDeviceGetCount".as_ptr(), &mut found, 13000, 0, null_mut());
+        let named = call!("cuGetErrorName" as fn(c_int, *mut *const c_char); 3, &mut text);
+        let counted = call!("cuDeviceGetCount" as fn(*mut c_int); &mut count);
+        let right = (asked, named, counted) == (0, 0, 3) && found == get_count && !text.is_null();
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(if right { 0 } else { 1 }) };
+    }
+    let mut status = -1;
+    // SAFETY: the status may be written.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child's answers differ");
 }

@@ -1,6 +1,7 @@
 //! **simcuda-control**: finds the simulated driver, loads it, and calls its control functions.
 //!
-//! Loading it makes every later `dlopen("libcuda.so.1")` of the process find it, because that is its SONAME.
+//! Loading it makes every later `dlopen("libcuda.so.1")` of the process find it, because that is
+//! its SONAME.
 //!
 //! ```no_run
 //! let sim = simcuda_control::load().expect("the simulated driver is built");
@@ -30,14 +31,16 @@ pub type Result<T> = std::result::Result<T, Error>;
 const FILE: &str = "libsimcuda.so";
 const VARIABLE: &str = "CUDDY_SIM_LIBRARY";
 
-/// Where the library may be, the likeliest place first: where `CUDDY_SIM_LIBRARY` says, else beside the executable and around it.
+/// Where the library may be, the likeliest place first: where `CUDDY_SIM_LIBRARY` says, else beside
+/// the executable and around it.
 pub fn candidates() -> Vec<PathBuf> {
     if let Some(file) = std::env::var_os(VARIABLE) {
         return vec![file.into()];
     }
     let executable = std::env::current_exe().unwrap_or_default();
     let folder = executable.parent().unwrap_or(Path::new("."));
-    // A test lies in deps/ beside its library; a program beside it, or in bin/ with lib/cuddy/ next to that.
+    // A test lies in deps/ beside its library; a program beside it, or in bin/ with lib/cuddy/ next
+    // to that.
     ["deps", "", "../deps", "../lib/cuddy", "../lib"]
         .map(|part| folder.join(part).join(FILE))
         .into()
@@ -62,7 +65,8 @@ pub fn load() -> Result<&'static Sim> {
     SIM.get_or_init(|| Sim::open(&find()?)).as_ref().map_err(Clone::clone)
 }
 
-/// What to set so that a child process finds the simulated driver when it asks for CUDA: `LD_PRELOAD=<library>`.
+/// What to set so that a child process finds the simulated driver when it asks for CUDA:
+/// `LD_PRELOAD=<library>`.
 pub fn preload() -> Result<(&'static str, OsString)> {
     Ok(("LD_PRELOAD", find()?.into_os_string()))
 }
@@ -85,7 +89,8 @@ macro_rules! functions {
                     handle,
                     $($name: {
                         let at = symbol(handle, stringify!($name))?;
-                        // SAFETY: the library declares this function with this signature (include/simcuda.h), and stays loaded.
+                        // SAFETY: the library declares this function with this signature
+                        // (include/simcuda.h), and stays loaded.
                         unsafe {
                             std::mem::transmute::<usize, unsafe extern "C" fn($($arg),*) $(-> $answer)?>(at)
                         }
@@ -184,7 +189,8 @@ fn symbol(handle: usize, name: &str) -> Result<usize> {
 /// Calls a control function.
 macro_rules! call {
     ($sim:ident.$name:ident($($arg:expr),*)) => {
-        // SAFETY: the pointers among the arguments are of C strings and buffers that outlive the call.
+        // SAFETY: the pointers among the arguments are of C strings and buffers that outlive the
+        // call.
         unsafe { ($sim.$name)($($arg),*) }
     };
 }
@@ -269,7 +275,8 @@ impl Sim {
         call!(self.simcuda_unknown_launches())
     }
 
-    /// Makes call `first` of a function fail, counted from now, and every `every`-th after it unless that is 0.
+    /// Makes call `first` of a function fail, counted from now, and every `every`-th after it
+    /// unless that is 0.
     pub fn fault(
         &self,
         function: &str,
@@ -340,13 +347,15 @@ impl Sim {
         call!(self.simcuda_contexts_created(device))
     }
 
-    /// Live objects of a kind: `handles`, `mappings`, `reservations`, `allocations`, `host_allocations`, `host_registrations`,
-    /// `objects`, `streams`, `events`, `contexts`, `modules`. `u64::MAX` for any other name.
+    /// Live objects of a kind: `handles`, `mappings`, `reservations`, `allocations`,
+    /// `host_allocations`, `host_registrations`, `objects`, `streams`, `events`, `contexts`,
+    /// `modules`. `u64::MAX` for any other name.
     pub fn objects(&self, what: &str) -> u64 {
         c_string(what).map_or(u64::MAX, |what| call!(self.simcuda_objects(what.as_ptr())))
     }
 
-    /// Calls of a driver function since the last clearing; all its variants count under the base name.
+    /// Calls of a driver function since the last clearing; all its variants count under the base
+    /// name.
     pub fn calls(&self, function: &str) -> u64 {
         c_string(function).map_or(0, |function| call!(self.simcuda_calls(function.as_ptr())))
     }
@@ -408,13 +417,15 @@ impl Sim {
         self.check(call!(self.simcuda_poke(address, from.as_ptr(), from.len() as u64)))
     }
 
-    /// Whether host threads are taken to be ordered as their driver calls happen (the default), or only by signals.
+    /// Whether host threads are taken to be ordered as their driver calls happen (the default), or
+    /// only by signals.
     pub fn threads_ordered(&self, ordered: bool) -> Result<()> {
         let order = if ordered { c"ordered" } else { c"separate" };
         self.check(call!(self.simcuda_threads(order.as_ptr())))
     }
 
-    /// What this thread did so far comes before what follows an [`Sim::await_signal`] of the same tag.
+    /// What this thread did so far comes before what follows an [`Sim::await_signal`] of the same
+    /// tag.
     pub fn signal(&self, tag: u64) {
         call!(self.simcuda_signal(tag));
     }

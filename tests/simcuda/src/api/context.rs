@@ -6,7 +6,9 @@ use crate::engine::Target;
 use crate::types::{Code, Outcome, code};
 
 exports! {
-    fn cuCtxCreate(context: *mut u64, flags: u32, device: i32) |call| create(call, context, flags, device);
+    fn cuCtxCreate(
+        context: *mut u64, flags: u32, device: i32,
+    ) |call| create(call, context, flags, device);
     fn cuCtxCreate_v2(context: *mut u64, flags: u32, device: i32) |call| {
         create(call, context, flags, device)
     };
@@ -16,7 +18,9 @@ exports! {
         require(affinity.is_null() && count == 0, code::NOT_SUPPORTED)?;
         create(call, context, flags, device)
     };
-    fn cuCtxCreate_v4(context: *mut u64, parameters: *const [u64; 3], flags: u32, device: i32) |call| {
+    fn cuCtxCreate_v4(
+        context: *mut u64, parameters: *const [u64; 3], flags: u32, device: i32,
+    ) |call| {
         let plain = parameters.is_null() || get(parameters)? == [0; 3];
         require(plain, code::NOT_SUPPORTED)?;
         create(call, context, flags, device)

@@ -6,7 +6,9 @@ use crate::types::{Memcpy2D, Outcome, code};
 use crate::work::{Body, Plane};
 
 exports! {
-    fn cuMemcpy, fn cuMemcpy_ptds (to: u64, from: u64, bytes: usize) |call| line(call, 0, false, to, from, bytes);
+    fn cuMemcpy, fn cuMemcpy_ptds (
+        to: u64, from: u64, bytes: usize,
+    ) |call| line(call, 0, false, to, from, bytes);
     fn cuMemcpyAsync, fn cuMemcpyAsync_ptsz (to: u64, from: u64, bytes: usize, stream: u64) |call| {
         line(call, stream, true, to, from, bytes)
     };
@@ -19,16 +21,24 @@ exports! {
     fn cuMemcpyDtoD_v2, fn cuMemcpyDtoD_v2_ptds (to: u64, from: u64, bytes: usize) |call| {
         line(call, 0, false, to, from, bytes)
     };
-    fn cuMemcpyHtoDAsync_v2, fn cuMemcpyHtoDAsync_v2_ptsz (to: u64, from: u64, bytes: usize, stream: u64) |call| {
+    fn cuMemcpyHtoDAsync_v2, fn cuMemcpyHtoDAsync_v2_ptsz (
+        to: u64, from: u64, bytes: usize, stream: u64,
+    ) |call| {
         line(call, stream, true, to, from, bytes)
     };
-    fn cuMemcpyDtoHAsync_v2, fn cuMemcpyDtoHAsync_v2_ptsz (to: u64, from: u64, bytes: usize, stream: u64) |call| {
+    fn cuMemcpyDtoHAsync_v2, fn cuMemcpyDtoHAsync_v2_ptsz (
+        to: u64, from: u64, bytes: usize, stream: u64,
+    ) |call| {
         line(call, stream, true, to, from, bytes)
     };
-    fn cuMemcpyDtoDAsync_v2, fn cuMemcpyDtoDAsync_v2_ptsz (to: u64, from: u64, bytes: usize, stream: u64) |call| {
+    fn cuMemcpyDtoDAsync_v2, fn cuMemcpyDtoDAsync_v2_ptsz (
+        to: u64, from: u64, bytes: usize, stream: u64,
+    ) |call| {
         line(call, stream, true, to, from, bytes)
     };
-    fn cuMemcpyPeer, fn cuMemcpyPeer_ptds (to: u64, to_context: u64, from: u64, from_context: u64, bytes: usize) |call| {
+    fn cuMemcpyPeer, fn cuMemcpyPeer_ptds (
+        to: u64, to_context: u64, from: u64, from_context: u64, bytes: usize,
+    ) |call| {
         both_contexts(call, to_context, from_context)?;
         line(call, 0, false, to, from, bytes)
     };
@@ -38,7 +48,9 @@ exports! {
         both_contexts(call, to_context, from_context)?;
         line(call, stream, true, to, from, bytes)
     };
-    fn cuMemcpy2D_v2, fn cuMemcpy2D_v2_ptds (what: *const Memcpy2D) |call| plane(call, 0, false, what);
+    fn cuMemcpy2D_v2, fn cuMemcpy2D_v2_ptds (
+        what: *const Memcpy2D,
+    ) |call| plane(call, 0, false, what);
     fn cuMemcpy2DUnaligned_v2, fn cuMemcpy2DUnaligned_v2_ptds (what: *const Memcpy2D) |call| {
         plane(call, 0, false, what)
     };
@@ -67,6 +79,7 @@ fn line(
 }
 
 fn plane(call: &mut Call, stream: u64, asynchronous: bool, what: *const Memcpy2D) -> Outcome {
+    call.started()?;
     let what = get(what)?;
     let place = |kind, host, device, x: usize, y: usize, pitch: usize| {
         let base: u64 = match kind {
@@ -93,8 +106,9 @@ fn is_pageable(call: &Call, address: u64) -> bool {
     !call.memory.is_device_address(address) && call.memory.table.find(address).is_none()
 }
 
-/// Pageable memory is read before the call returns, and written before it returns. Between devices and page-locked memory only the
-/// synchronous forms wait, and not even they between device addresses.
+/// Pageable memory is read before the call returns, and written before it returns. Between devices
+/// and page-locked memory only the synchronous forms wait, and not even they between device
+/// addresses.
 fn copy(
     call: &mut Call,
     stream: u64,
@@ -141,8 +155,8 @@ fn stage(from: Plane, width: u64, rows: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity((width * rows) as usize);
     for row in 0..rows {
         let at = (from.at + row * from.pitch) as *const u8;
-        // SAFETY: the program named this memory as the source of the copy; it is neither a device's nor page-locked here, so it
-        // is its own, and it may not change it before the call returns.
+        // SAFETY: the program named this memory as the source of the copy; it is neither a device's
+        // nor page-locked here, so it is its own, and it may not change it before the call returns.
         bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(at, width as usize) });
     }
     bytes

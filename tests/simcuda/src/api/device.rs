@@ -101,7 +101,8 @@ fn by_pci_id(call: &mut Call, device: *mut i32, id: *const i8) -> Outcome {
     put(device, found as i32)
 }
 
-/// Attributes, as an H100-like device has them where a value must be given. Those not named are 0: not supported.
+/// Attributes, as an H100-like device has them where a value must be given. Those not named are 0:
+/// not supported.
 fn attribute_of(call: &Call, attribute: i32, device: u32) -> Result<i32, Code> {
     let vmm = i32::from(call.config.vmm);
     Ok(match attribute {
@@ -154,7 +155,31 @@ fn attribute_of(call: &Call, attribute: i32, device: u32) -> Result<i32, Code> {
         120 => 1,                // clusters
         134 => 0,                // host NUMA node
         131 => -1,               // device NUMA node
-        1..=161 => 0,
+        17
+        | 18
+        | 20
+        | 27..=29
+        | 32
+        | 35
+        | 42..=49
+        | 52..=74
+        | 77
+        | 84
+        | 86..=89
+        | 92..=94
+        | 96
+        | 98
+        | 100
+        | 101
+        | 104
+        | 105
+        | 107..=110
+        | 112
+        | 114..=119
+        | 121..=130
+        | 132
+        | 133
+        | 135..=161 => 0,
         _ => return Err(code::INVALID_VALUE),
     })
 }

@@ -5,9 +5,11 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
+use super::{exports, put, put_if, require, wanted};
+use crate::config::Config;
 use crate::entries::{self, Missing, Row};
-use crate::types::Code;
-use crate::types::code::{INVALID_VALUE, NOT_FOUND};
+use crate::state::State;
+use crate::types::code;
 
 /// Flags: 0 = as the client was compiled, which for a driver is the same as 1 = legacy stream.
 const PER_THREAD: u64 = 2;
@@ -17,112 +19,66 @@ const FOUND: c_int = 0;
 const NO_SUCH_NAME: c_int = 1;
 const VERSION_TOO_LOW: c_int = 2;
 
-/// A question, after its arguments were checked.
-struct Question<'a> {
-    name: &'a str,
-    asked: c_int,
-    per_thread: bool,
-    driver: c_int,
-}
+type Name = *const c_char;
+type Function = *mut *mut c_void;
+type Answer = Result<&'static Row, Missing>;
 
-impl<'a> Question<'a> {
-    /// Reads the arguments that both forms have; `None` if they are not valid.
-    ///
-    /// # Safety
-    /// `symbol` is null or a C string that lives for `'a`.
-    unsafe fn read(symbol: *const c_char, asked: c_int, flags: u64) -> Option<Self> {
-        if symbol.is_null() || flags > PER_THREAD {
-            return None;
-        }
-        // SAFETY: not null, so by this function's contract it is a C string.
-        let name = unsafe { CStr::from_ptr(symbol) };
-        // Names are ASCII: one that is not UTF-8 is as unknown as the empty one.
-        let name = name.to_str().unwrap_or_default();
-        let driver = crate::driver_version();
-        Some(Self { name, asked, per_thread: flags == PER_THREAD, driver })
-    }
-
-    fn answer(&self) -> Result<&'static Row, Missing> {
-        entries::lookup(self.name, self.asked, self.per_thread, self.driver)
-    }
-}
-
-fn pointer_or_null(answer: Result<&Row, Missing>) -> *mut c_void {
-    answer.map_or(std::ptr::null_mut(), |row| row.address.pointer())
-}
-
-/// Writes the function that `symbol` stands for in CUDA `version` to `*function`; null and
-/// `NOT_FOUND` if there is none.
-///
-/// # Safety
-/// `symbol` is null or a C string; `function` is null or may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuGetProcAddress(
-    symbol: *const c_char,
-    function: *mut *mut c_void,
-    version: c_int,
-    flags: u64,
-) -> Code {
-    if function.is_null() {
-        return INVALID_VALUE;
-    }
-    // SAFETY: the caller's promise is passed on.
-    let question = unsafe { Question::read(symbol, version, flags) };
-    let answer = question.map(|question| question.answer());
-    // SAFETY: not null, so the caller lets us write it.
-    unsafe { *function = pointer_or_null(answer.unwrap_or(Err(Missing::Name))) };
-    match answer {
-        None => INVALID_VALUE,
-        Some(Err(_)) => NOT_FOUND,
-        Some(Ok(_)) => 0,
-    }
-}
-
-/// The same since CUDA 12: what is not there is a null pointer and, if asked for, a status, and no
-/// error. A `version` above the driver's is `INVALID_VALUE`.
-///
-/// # Safety
-/// `symbol` is null or a C string; `function` and `status` are null or may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuGetProcAddress_v2(
-    symbol: *const c_char,
-    function: *mut *mut c_void,
-    version: c_int,
-    flags: u64,
-    status: *mut c_int,
-) -> Code {
-    if function.is_null() {
-        return INVALID_VALUE;
-    }
-    // SAFETY: the caller's promise is passed on.
-    let question = unsafe { Question::read(symbol, version, flags) };
-    let question = question.filter(|question| question.asked <= question.driver);
-    let answer = question.map(|question| question.answer());
-    // SAFETY: not null, so the caller lets us write it.
-    unsafe { *function = pointer_or_null(answer.unwrap_or(Err(Missing::Name))) };
-    let Some(answer) = answer else { return INVALID_VALUE };
-    if !status.is_null() {
-        let found = match answer {
+exports! {
+    // What is not there is null and NOT_FOUND.
+    fn cuGetProcAddress(name: Name, function: Function, version: c_int, flags: u64) |call| {
+        let answer = look_up(call, name, function, version, flags, c_int::MAX)?;
+        answer.map(drop).map_err(|_| code::NOT_FOUND)
+    };
+    // Since CUDA 12: what is not there is null and a status, and no error.
+    fn cuGetProcAddress_v2(
+        name: Name, function: Function, version: c_int, flags: u64, status: *mut c_int,
+    ) |call| {
+        let highest = driver_version(call);
+        let answer = look_up(call, name, function, version, flags, highest)?;
+        put_if(status, match answer {
             Ok(_) => FOUND,
             Err(Missing::Name) => NO_SUCH_NAME,
             Err(Missing::Version) => VERSION_TOO_LOW,
-        };
-        // SAFETY: not null, so the caller lets us write it.
-        unsafe { *status = found };
-    }
-    0
+        })
+    };
+    // Private tables between the driver and its own libraries: there are none. Never answer it: the
+    // vendor's runtime asks here for proof that the driver is genuine, and this one is not.
+    fn cuGetExportTable(table: *mut *const c_void, _id: *const c_void) |_call| {
+        put_if(table, std::ptr::null())?;
+        Err(code::NOT_FOUND)
+    };
 }
 
-/// Private tables between the driver and its own libraries: there are none. Never answer it: the
-/// vendor's runtime asks here for proof that the driver is genuine, and this one is not.
-///
-/// # Safety
-/// `table` is null or may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuGetExportTable(table: *mut *const c_void, _id: *const c_void) -> Code {
-    if !table.is_null() {
-        // SAFETY: not null, so the caller lets us write it.
-        unsafe { *table = std::ptr::null() };
+/// The driver's version, also before `cuInit`: 1000 * major + 10 * minor.
+pub fn driver_version(state: &State) -> c_int {
+    if state.started {
+        return state.config.driver;
     }
-    NOT_FOUND
+    let default = Config::default().driver;
+    Config::load(&state.overrides).map_or(default, |config| config.driver)
+}
+
+/// Checks the arguments and writes what is found, null if nothing is. A client of a CUDA above
+/// `highest` is refused.
+fn look_up(
+    state: &State,
+    name: Name,
+    function: Function,
+    version: c_int,
+    flags: u64,
+    highest: c_int,
+) -> Result<Answer, i32> {
+    wanted(name)?;
+    put(function, std::ptr::null_mut())?;
+    require(flags <= PER_THREAD && version <= highest, code::INVALID_VALUE)?;
+    // SAFETY: not null, and the C caller vouches for a text that ends with a zero (see the module
+    // of all chapters).
+    let name = unsafe { CStr::from_ptr(name) };
+    // Names are ASCII: one that is not UTF-8 is as unknown as the empty one.
+    let name = name.to_str().unwrap_or_default();
+    let answer = entries::lookup(name, version, flags == PER_THREAD, driver_version(state));
+    if let Ok(row) = answer {
+        put(function, row.address.pointer())?;
+    }
+    Ok(answer)
 }

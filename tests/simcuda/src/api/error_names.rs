@@ -5,8 +5,8 @@
 
 use std::ffi::{CStr, c_char};
 
-use crate::types::Code;
-use crate::types::code::INVALID_VALUE;
+use super::{exports, put, require};
+use crate::types::{Code, Outcome, code};
 
 /// `(code, name, meaning)`.
 pub type Row = (Code, &'static CStr, &'static CStr);
@@ -134,39 +134,20 @@ pub fn code_of(text: &str) -> Option<Code> {
     ERRORS.iter().find(known).map(|row| row.0)
 }
 
-/// Writes one text of a code's row to `out`; a code that does not exist leaves a null pointer
-/// there.
-///
-/// # Safety
-/// `out` is null or may be written.
-unsafe fn answer(code: Code, out: *mut *const c_char, text: fn(&Row) -> &'static CStr) -> Code {
-    if out.is_null() {
-        return INVALID_VALUE;
-    }
-    let found = row(code).map(text);
-    // SAFETY: not null, so by this function's contract it may be written.
-    unsafe { *out = found.map_or(std::ptr::null(), CStr::as_ptr) };
-    if found.is_some() { 0 } else { INVALID_VALUE }
+/// Writes a text of a code's row; a code that does not exist leaves a null pointer.
+fn answer(error: Code, to: *mut *const c_char, text: fn(&Row) -> &'static CStr) -> Outcome {
+    let found = row(error).map(text);
+    put(to, found.map_or(std::ptr::null(), CStr::as_ptr))?;
+    require(found.is_some(), code::INVALID_VALUE)
 }
 
-/// Writes the name of `error`. May be called before `cuInit`; the text lives for ever.
-///
-/// # Safety
-/// `name` is null or may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuGetErrorName(error: Code, name: *mut *const c_char) -> Code {
-    // SAFETY: the caller's promise is passed on.
-    unsafe { answer(error, name, |row| row.1) }
-}
-
-/// Writes what `error` means. May be called before `cuInit`; the text lives for ever.
-///
-/// # Safety
-/// `text` is null or may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuGetErrorString(error: Code, text: *mut *const c_char) -> Code {
-    // SAFETY: the caller's promise is passed on.
-    unsafe { answer(error, text, |row| row.2) }
+exports! {
+    fn cuGetErrorName(
+        error: Code, name: *mut *const c_char,
+    ) |_call| answer(error, name, |row| row.1);
+    fn cuGetErrorString(
+        error: Code, text: *mut *const c_char,
+    ) |_call| answer(error, text, |row| row.2);
 }
 
 #[cfg(test)]

@@ -20,8 +20,12 @@ exports! {
     };
     fn cuEventDestroy(event: u64) |call| destroy(call, event);
     fn cuEventDestroy_v2(event: u64) |call| destroy(call, event);
-    fn cuEventRecord, fn cuEventRecord_ptsz (event: u64, stream: u64) |call| record(call, event, stream, 0);
-    fn cuEventRecordWithFlags, fn cuEventRecordWithFlags_ptsz (event: u64, stream: u64, flags: u32) |call| {
+    fn cuEventRecord, fn cuEventRecord_ptsz (
+        event: u64, stream: u64,
+    ) |call| record(call, event, stream, 0);
+    fn cuEventRecordWithFlags, fn cuEventRecordWithFlags_ptsz (
+        event: u64, stream: u64, flags: u32,
+    ) |call| {
         record(call, event, stream, flags)
     };
     fn cuEventQuery(event: u64) |call| {
@@ -38,7 +42,9 @@ exports! {
         call.healthy(context)
     };
     fn cuEventElapsedTime(ms: *mut f32, start: u64, end: u64) |call| elapsed(call, ms, start, end);
-    fn cuEventElapsedTime_v2(ms: *mut f32, start: u64, end: u64) |call| elapsed(call, ms, start, end);
+    fn cuEventElapsedTime_v2(
+        ms: *mut f32, start: u64, end: u64,
+    ) |call| elapsed(call, ms, start, end);
     fn cuCtxRecordEvent(context: u64, event: u64) |call| {
         let context = given_or_current(call, context)?;
         call.healthy(context)?;

@@ -32,13 +32,19 @@ exports! {
     ) |call| {
         fill(call, 0, false, Rect::plane(at, pitch, width, rows, 4), value)
     };
-    fn cuMemsetD8Async, fn cuMemsetD8Async_ptsz (at: u64, value: u8, count: usize, stream: u64) |call| {
+    fn cuMemsetD8Async, fn cuMemsetD8Async_ptsz (
+        at: u64, value: u8, count: usize, stream: u64,
+    ) |call| {
         fill(call, stream, true, Rect::line(at, count, 1), value.into())
     };
-    fn cuMemsetD16Async, fn cuMemsetD16Async_ptsz (at: u64, value: u16, count: usize, stream: u64) |call| {
+    fn cuMemsetD16Async, fn cuMemsetD16Async_ptsz (
+        at: u64, value: u16, count: usize, stream: u64,
+    ) |call| {
         fill(call, stream, true, Rect::line(at, count, 2), value.into())
     };
-    fn cuMemsetD32Async, fn cuMemsetD32Async_ptsz (at: u64, value: u32, count: usize, stream: u64) |call| {
+    fn cuMemsetD32Async, fn cuMemsetD32Async_ptsz (
+        at: u64, value: u32, count: usize, stream: u64,
+    ) |call| {
         fill(call, stream, true, Rect::line(at, count, 4), value)
     };
     fn cuMemsetD2D8Async, fn cuMemsetD2D8Async_ptsz (

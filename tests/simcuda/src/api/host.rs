@@ -3,16 +3,19 @@
 use super::memory::{announce, destroy_access, forget, implied_wait};
 use super::{exports, put, put_if, require, wanted};
 use crate::call::Call;
+use crate::memory::host::Wish;
 use crate::memory::table::{Kind, Mapping};
 use crate::types::{Code, Outcome, code};
 
 exports! {
     fn cuMemHostAlloc(address: *mut u64, bytes: usize, flags: u32) |call| {
+        call.started()?;
         wanted(address)?;
         require(flags & !7 == 0, code::INVALID_VALUE)?;
         put(address, allocate(call, bytes as u64, flags)?)
     };
     fn cuMemAllocHost_v2(address: *mut u64, bytes: usize) |call| {
+        call.started()?;
         wanted(address)?;
         put(address, allocate(call, bytes as u64, 0)?)
     };
@@ -26,12 +29,15 @@ exports! {
     fn cuMemHostRegister_v2(address: u64, bytes: usize, flags: u32) |call| {
         let context = call.context()?;
         let end = address.checked_add(bytes as u64);
-        require(address != 0 && bytes > 0 && end.is_some() && flags & !15 == 0, code::INVALID_VALUE)?;
+        let right = address != 0 && bytes > 0 && end.is_some() && flags & !15 == 0;
+        require(right, code::INVALID_VALUE)?;
         require(!call.memory.is_device_address(address), code::INVALID_VALUE)?;
         let device = call.contexts[&context].device;
         call.about_bytes(bytes as u64);
-        let object = call.memory.register(context, device, address, bytes as u64, flags)?;
-        announce(call, object, bytes as u64, || format!("cuMemHostRegister({address:#x}, {bytes})"));
+        let wish = Wish { context, device, bytes: bytes as u64, flags };
+        let object = call.memory.register(address, wish)?;
+        let label = || format!("cuMemHostRegister({address:#x}, {bytes})");
+        announce(call, object, bytes as u64, label);
         Ok(())
     };
     fn cuMemHostUnregister(address: u64) |call| {
@@ -61,7 +67,7 @@ fn allocate(call: &mut Call, bytes: u64, flags: u32) -> Result<u64, Code> {
     require(bytes > 0, code::INVALID_VALUE)?;
     call.about_bytes(bytes);
     let device = call.contexts[&context].device;
-    let (start, object) = call.memory.allocate_host(context, device, bytes, flags)?;
+    let (start, object) = call.memory.allocate_host(Wish { context, device, bytes, flags })?;
     announce(call, object, bytes, || format!("cuMemHostAlloc({bytes}) = {start:#x}"));
     Ok(start)
 }

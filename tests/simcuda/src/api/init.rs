@@ -14,11 +14,9 @@ exports! {
         }
         require(!call.devices.is_empty(), code::NO_DEVICE)
     };
-    fn cuDriverGetVersion(version: *mut i32) |call| {
-        let configured = crate::config::Config::load(&call.overrides).map(|c| c.driver);
-        let known = if call.started { call.config.driver } else { configured.unwrap_or(13000) };
-        put(version, known)
-    };
+    fn cuDriverGetVersion(
+        version: *mut i32,
+    ) |call| put(version, super::entry::driver_version(call));
     fn cuProfilerStart() |call| call.started();
     fn cuProfilerStop() |call| call.started();
 }

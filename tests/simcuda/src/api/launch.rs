@@ -7,8 +7,8 @@ use crate::work::{Body, Kernel, signature};
 
 exports! {
     fn cuLaunchKernel, fn cuLaunchKernel_ptsz (
-        function: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: u64,
-        parameters: *const *const u8, extra: *const u64,
+        function: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32,
+        stream: u64, parameters: *const *const u8, extra: *const u64,
     ) |call| {
         let _ = shared;
         launch(call, function, [gx, gy, gz], [bx, by, bz], stream, parameters, extra)
@@ -16,12 +16,13 @@ exports! {
     fn cuLaunchKernelEx, fn cuLaunchKernelEx_ptsz (
         config: *const LaunchConfig, function: u64, parameters: *const *const u8, extra: *const u64,
     ) |call| {
+        call.started()?;
         let c = get(config)?;
         launch(call, function, c.grid, c.block, c.stream, parameters, extra)
     };
     fn cuLaunchCooperativeKernel, fn cuLaunchCooperativeKernel_ptsz (
-        function: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: u64,
-        parameters: *const *const u8,
+        function: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32,
+        stream: u64, parameters: *const *const u8,
     ) |call| {
         let _ = shared;
         launch(call, function, [gx, gy, gz], [bx, by, bz], stream, parameters, std::ptr::null())
@@ -65,7 +66,8 @@ fn listed(parameters: *const *const u8, widths: &[usize]) -> Result<Vec<u64>, Co
     widths.iter().enumerate().map(one).collect()
 }
 
-/// Parameters in one buffer: `extra` says where it is (1, address) and how long (2, address of the size), and ends with 0.
+/// Parameters in one buffer: `extra` says where it is (1, address) and how long (2, address of the
+/// size), and ends with 0.
 fn packed(extra: *const u64, widths: &[usize]) -> Result<Vec<u64>, Code> {
     let (mut buffer, mut size) = (0, 0);
     for pair in 0..8 {

@@ -1,13 +1,15 @@
 //! The exported functions, a chapter a file.
 //!
-//! Each is declared by [`exports!`]: symbol, the per-thread-stream symbol if there is one, C parameters, body. The body gets the
-//! [`Call`](crate::call::Call) and answers `Ok` or an error code; it reads C's enums as integers, checks its arguments in the order
-//! in which the driver does, and writes results through [`put`].
+//! Each is declared by [`exports!`]: symbol, the per-thread-stream symbol if there is one, C
+//! parameters, body. The body gets the [`Call`](crate::call::Call) and answers `Ok` or an error
+//! code; it reads C's enums as integers, checks its arguments in the order in which the driver
+//! does, and writes results through [`put`].
 //!
 //! # Safety
-//! Every function here takes what C gives it: out pointers that are not null must be valid for a write, as the CUDA driver API
-//! asks of its callers.
-#![allow(non_snake_case, missing_docs, clippy::missing_safety_doc, clippy::too_many_arguments)]
+//! Every function here takes what C gives it: out pointers that are not null must be valid for a
+//! write, as the CUDA driver API asks of its callers.
+#![allow(non_snake_case, missing_docs)]
+#![allow(clippy::missing_safety_doc, clippy::too_many_arguments)]
 
 use crate::types::{Code, Outcome, code};
 
@@ -41,7 +43,8 @@ macro_rules! exports {
         exports!($($rest)*);
     };
     (
-        fn $symbol:ident, fn $per_thread:ident ($($arg:ident: $type:ty),* $(,)?) |$call:ident| $body:expr;
+        fn $symbol:ident, fn $per_thread:ident
+            ($($arg:ident: $type:ty),* $(,)?) |$call:ident| $body:expr;
         $($rest:tt)*
     ) => {
         exports!(@one $symbol false ($($arg: $type),*) $call $body);
@@ -60,41 +63,43 @@ macro_rules! exports {
 pub(crate) use exports;
 
 /// Writes a result through a caller's pointer; null is an invalid value.
-pub fn put<T>(to: *mut T, value: T) -> Outcome {
+pub(crate) fn put<T>(to: *mut T, value: T) -> Outcome {
     if to.is_null() {
         return Err(code::INVALID_VALUE);
     }
-    // SAFETY: not null, and the C caller vouches for the rest (see the module); it need not be aligned.
+    // SAFETY: not null, and the C caller vouches for the rest (see the module); it need not be
+    // aligned.
     unsafe { to.write_unaligned(value) };
     Ok(())
 }
 
 /// The same where null means that the caller does not want it.
-pub fn put_if<T>(to: *mut T, value: T) -> Outcome {
+pub(crate) fn put_if<T>(to: *mut T, value: T) -> Outcome {
     if to.is_null() { Ok(()) } else { put(to, value) }
 }
 
 /// Reads what a caller's pointer leads to; null is an invalid value.
-pub fn get<T: Copy>(from: *const T) -> Result<T, Code> {
+pub(crate) fn get<T: Copy>(from: *const T) -> Result<T, Code> {
     if from.is_null() {
         return Err(code::INVALID_VALUE);
     }
-    // SAFETY: not null, and the C caller vouches for the rest (see the module); `T` is made of integers.
+    // SAFETY: not null, and the C caller vouches for the rest (see the module); `T` is made of
+    // integers.
     Ok(unsafe { from.read_unaligned() })
 }
 
 /// Checks that an out pointer is there, before anything takes effect.
-pub fn wanted<T>(to: *const T) -> Outcome {
+pub(crate) fn wanted<T>(to: *const T) -> Outcome {
     if to.is_null() { Err(code::INVALID_VALUE) } else { Ok(()) }
 }
 
 /// Fails with a code unless something holds.
-pub fn require(holds: bool, code: Code) -> Outcome {
+pub(crate) fn require(holds: bool, code: Code) -> Outcome {
     if holds { Ok(()) } else { Err(code) }
 }
 
 /// Copies a text and its end into a caller's buffer, cut short if it must be.
-pub fn put_text(to: *mut u8, room: i32, text: &str) -> Outcome {
+pub(crate) fn put_text(to: *mut u8, room: i32, text: &str) -> Outcome {
     let room = usize::try_from(room).ok().filter(|r| *r > 0).ok_or(code::INVALID_VALUE)?;
     wanted(to)?;
     let length = text.len().min(room - 1);

@@ -11,13 +11,16 @@ exports! {
         wanted(data)?;
         write(call, data, attribute, address)
     };
-    fn cuPointerGetAttributes(count: u32, attributes: *const i32, data: *const *mut u8, address: u64) |call| {
+    fn cuPointerGetAttributes(
+        count: u32, attributes: *const i32, data: *const *mut u8, address: u64,
+    ) |call| {
         call.context()?;
         for i in 0..count as usize {
             let (attribute, to) = (get(attributes.wrapping_add(i))?, get(data.wrapping_add(i))?);
             wanted(to)?;
             match write(call, to, attribute, address) {
-                // An address that is not ours has zeroes for attributes, but for the names it can still have.
+                // An address that is not ours has zeroes for attributes, but for the names it can
+                // still have.
                 Err(code::INVALID_VALUE) if (1..=22).contains(&attribute) => zero(to, attribute)?,
                 other => other?,
             }

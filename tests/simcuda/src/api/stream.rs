@@ -44,7 +44,9 @@ exports! {
         let stream = call.stream(stream)?;
         put(context, stream.context)
     };
-    fn cuStreamGetCtx_v2, fn cuStreamGetCtx_v2_ptsz (stream: u64, context: *mut u64, green: *mut u64) |call| {
+    fn cuStreamGetCtx_v2, fn cuStreamGetCtx_v2_ptsz (
+        stream: u64, context: *mut u64, green: *mut u64,
+    ) |call| {
         let stream = call.stream(stream)?;
         put_if(green, 0)?;
         put(context, stream.context)
@@ -72,7 +74,9 @@ exports! {
         call.submit(&stream, body, HOST_NS, || format!("cuLaunchHostFunc({f:#x}, {data:#x})"));
         Ok(())
     };
-    fn cuStreamAddCallback, fn cuStreamAddCallback_ptsz (stream: u64, f: u64, data: u64, flags: u32) |call| {
+    fn cuStreamAddCallback, fn cuStreamAddCallback_ptsz (
+        stream: u64, f: u64, data: u64, flags: u32,
+    ) |call| {
         let found = call.stream(stream)?;
         require(f != 0 && flags == 0, code::INVALID_VALUE)?;
         let body = Body::Host(HostFunction::Callback { f, stream, data });

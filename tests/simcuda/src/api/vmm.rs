@@ -7,7 +7,9 @@ use crate::memory::vmm::POSIX_FILE_DESCRIPTOR;
 use crate::types::{AccessDescriptor, AllocationProperties, Code, Location, code};
 
 exports! {
-    fn cuMemAddressReserve(address: *mut u64, bytes: usize, align: usize, wish: u64, flags: u64) |call| {
+    fn cuMemAddressReserve(
+        address: *mut u64, bytes: usize, align: usize, wish: u64, flags: u64,
+    ) |call| {
         supported(call)?;
         wanted(address)?;
         require(flags == 0, code::INVALID_VALUE)?;
@@ -21,7 +23,9 @@ exports! {
         call.memory.history.freed(address, bytes as u64, who);
         Ok(())
     };
-    fn cuMemCreate(handle: *mut u64, bytes: usize, asked: *const AllocationProperties, flags: u64) |call| {
+    fn cuMemCreate(
+        handle: *mut u64, bytes: usize, asked: *const AllocationProperties, flags: u64,
+    ) |call| {
         supported(call)?;
         wanted(handle)?;
         let asked = get(asked)?;
@@ -54,10 +58,13 @@ exports! {
         }
         Ok(())
     };
-    fn cuMemSetAccess(address: u64, bytes: usize, wanted: *const AccessDescriptor, count: usize) |call| {
+    fn cuMemSetAccess(
+        address: u64, bytes: usize, wanted: *const AccessDescriptor, count: usize,
+    ) |call| {
         supported(call)?;
         require(count > 0 && count <= 4096, code::INVALID_VALUE)?;
-        let wanted: Vec<_> = (0..count).map(|i| get(wanted.wrapping_add(i))).collect::<Result<_, _>>()?;
+        let wanted = (0..count).map(|i| get(wanted.wrapping_add(i)));
+        let wanted = wanted.collect::<Result<Vec<_>, _>>()?;
         let units = call.memory.set_access(address, bytes as u64, &wanted)?;
         call.about_units(units);
         Ok(())
@@ -71,14 +78,18 @@ exports! {
         let (reads, writes) = (mapping.readers >> device & 1, mapping.writers >> device & 1);
         put(flags, reads | writes << 1)
     };
-    fn cuMemGetAllocationGranularity(bytes: *mut usize, asked: *const AllocationProperties, option: i32) |call| {
+    fn cuMemGetAllocationGranularity(
+        bytes: *mut usize, asked: *const AllocationProperties, option: i32,
+    ) |call| {
         supported(call)?;
         let asked = get(asked)?;
         require((0..=1).contains(&option), code::INVALID_VALUE)?;
         call.memory.check_properties(&asked)?;
         put(bytes, call.memory.granularity as usize)
     };
-    fn cuMemGetAllocationPropertiesFromHandle(properties: *mut AllocationProperties, handle: u64) |call| {
+    fn cuMemGetAllocationPropertiesFromHandle(
+        properties: *mut AllocationProperties, handle: u64,
+    ) |call| {
         supported(call)?;
         put(properties, call.memory.properties(handle)?)
     };

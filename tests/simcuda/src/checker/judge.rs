@@ -10,6 +10,7 @@ use super::records::{Record, Records};
 use super::spans::{Spans, Uses};
 use super::written::Written;
 use super::{Access, AccessKind, Fault, Findings, Flaw, Report, ReportKind};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What is remembered of a physical object.
@@ -34,8 +35,8 @@ pub(super) struct Judge<'a, F: Flaw> {
     pub kind: AccessKind,
     /// The object in hand: number and label.
     pub object: (u64, Arc<str>),
-    /// Reported in this judgement: other side's number, kind, and where the report lies.
-    pub seen: Vec<(u64, ReportKind, Option<usize>)>,
+    /// Reported in this judgement, by the other side's number and the kind: where the report lies.
+    pub seen: HashMap<(u64, ReportKind), Option<usize>>,
 }
 
 impl<F: Flaw> Judge<'_, F> {
@@ -103,7 +104,7 @@ impl<F: Flaw> Judge<'_, F> {
             more: 0,
         };
         let at = self.findings.add(report);
-        self.seen.push((first.0, kind, at));
+        self.seen.insert((first.0, kind), at);
     }
 
     /// True if the pair was reported already; then it is counted.
@@ -111,10 +112,8 @@ impl<F: Flaw> Judge<'_, F> {
         if self.flaw.has(Fault::RepeatsReported) {
             return false;
         }
-        let Some(seen) = self.seen.iter().find(|s| s.0 == other && s.1 == kind) else {
-            return false;
-        };
-        self.findings.again(seen.2);
+        let Some(&at) = self.seen.get(&(other, kind)) else { return false };
+        self.findings.again(at);
         true
     }
 }

@@ -3,7 +3,8 @@
 //! CUDA's order is fixed by the sequence of API calls, so each operation is judged when it is
 //! submitted, whatever the scheduler does later. The rule, for an access x to a byte:
 //! - x is compared with the last write (or destruction) of that byte submitted before x;
-//! - if x writes or destroys, also with the reads since then, except reads that come before a later one;
+//! - if x writes or destroys, also with the reads since then, except reads that come before a later
+//!   one, and reads by the operation that wrote;
 //! - a compared access that does not come before x is reported, together with x.
 //!
 //! So a program has a report if and only if it has two conflicting uses that nothing orders.
@@ -204,7 +205,7 @@ impl<F: Flaw> Checker<F> {
             me,
             kind: AccessKind::Read,
             object: (u64::MAX, Arc::default()),
-            seen: Vec::new(),
+            seen: HashMap::new(),
         };
         for run in accesses.chunk_by(|a, b| a.object == b.object) {
             let object = self.objects.entry(run[0].object).or_default();

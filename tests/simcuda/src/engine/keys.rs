@@ -119,7 +119,8 @@ pub enum Target {
     Event(EventKey),
     /// All work queued on a context so far, destroyed streams included.
     Context(ContextKey),
-    /// One operation. If it is done already, the waiter's clock learns nothing from it.
+    /// One operation. The waiter's clock learns from it only if it is still the last of its stream
+    /// when the wait begins, as it is for a synchronous call: submit, then wait, under one lock.
     Op(OpKey),
     /// All work of all contexts.
     Everything,

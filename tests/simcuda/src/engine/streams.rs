@@ -24,8 +24,9 @@ pub(super) struct Context {
     pub gone_end_ns: u64,
     /// The most recent record of the whole context.
     pub recorder: OpKey,
-    /// What streams created later wait for: records, their clocks, and the ends of those done.
-    pub awaited: Vec<OpKey>,
+    /// What streams created later wait for: pending records, the clocks of all, the ends of those
+    /// done; None if the context never waited.
+    pub awaited: Option<Vec<OpKey>>,
     pub awaited_clock: Clock,
     pub awaited_ns: u64,
 }
@@ -45,6 +46,13 @@ pub(super) struct Stream {
     pub slot: Option<u32>,
 }
 
+impl Stream {
+    /// The clock of what the stream has done; None if nothing was ever queued on it.
+    pub fn active_slot(&self) -> Option<u32> {
+        self.slot.filter(|_| self.tail != OpKey::NONE)
+    }
+}
+
 impl<W, F: Flaw> Engine<W, F> {
     /// A context without streams on a device.
     pub fn create_context(&mut self, device: u32) -> ContextKey {
@@ -58,7 +66,7 @@ impl<W, F: Flaw> Engine<W, F> {
             gone_blocking: Clock::nothing(),
             gone_end_ns: 0,
             recorder: OpKey::NONE,
-            awaited: Vec::new(),
+            awaited: None,
             awaited_clock: Clock::nothing(),
             awaited_ns: 0,
         };
@@ -108,7 +116,7 @@ impl<W, F: Flaw> Engine<W, F> {
         let stream = Stream { context, kind, priority, alive, tail, end_ns, slot };
         self.prioritised |= priority != 0;
         self.streams.insert(key, stream);
-        if awaited.iter().any(|&op| self.pending.is_pending(op)) {
+        if let Some(awaited) = awaited {
             self.queue_wait(key, &awaited);
         }
         StreamKey(key)
@@ -118,14 +126,16 @@ impl<W, F: Flaw> Engine<W, F> {
     pub fn destroy_stream(&mut self, stream: StreamKey) {
         let Some(s) = self.streams.get_mut(&stream.0).filter(|s| s.alive) else { return };
         s.alive = false;
-        let (slot, context, kind) = (s.slot, s.context, s.kind);
+        let (slot, active, context, kind) = (s.slot, s.active_slot(), s.context, s.kind);
         let legacy_waits = follows_legacy(kind, self.checker.flaw);
-        if let (Some(slot), Some(c)) = (slot, self.contexts.get_mut(&context)) {
+        if let (Some(slot), Some(c)) = (active, self.contexts.get_mut(&context)) {
             let clock = self.checker.order.clock(slot);
             c.gone.join(clock);
             if legacy_waits {
                 c.gone_blocking.join(clock);
             }
+        }
+        if let Some(slot) = slot {
             self.checker.order.retire(slot);
         }
         self.drop_stream_if_over(stream.0);

@@ -94,9 +94,10 @@ impl<W, F: Flaw> Engine<W, F> {
         let Some((earlier, end_ns, clock)) = self.recorded(event) else { return };
         let Some(c) = self.contexts.get_mut(&context.0) else { return };
         let pending = &self.pending;
-        c.awaited.retain(|&op| pending.is_pending(op));
+        let awaited = c.awaited.get_or_insert_default();
+        awaited.retain(|&op| pending.is_pending(op));
         if pending.is_pending(earlier) {
-            c.awaited.push(earlier);
+            awaited.push(earlier);
         }
         c.awaited_ns = c.awaited_ns.max(end_ns);
         if let Some(clock) = &clock {
@@ -160,13 +161,13 @@ impl<W, F: Flaw> Engine<W, F> {
             order.join(slot, &c.gone_blocking);
             for other in c.streams.iter().filter_map(|key| self.streams.get(key)) {
                 let blocking = follows_legacy(other.kind, flaw);
-                if let (true, true, Some(from)) = (blocking, other.alive, other.slot) {
+                if let (true, true, Some(from)) = (blocking, other.alive, other.active_slot()) {
                     order.join_actor(slot, from);
                 }
             }
         } else if follows_legacy(s.kind, flaw) && !flaw.has(Fault::BlockingIgnoresLegacy) {
             let legacy = c.legacy.and_then(|key| self.streams.get(&key));
-            if let Some(from) = legacy.and_then(|l| l.slot) {
+            if let Some(from) = legacy.and_then(|l| l.active_slot()) {
                 order.join_actor(slot, from);
             }
         }
@@ -213,7 +214,7 @@ impl<W, F: Flaw> Engine<W, F> {
         let Some(c) = self.contexts.get(&context) else { return };
         clock.join(&c.gone);
         let alive = c.streams.iter().filter_map(|key| self.streams.get(key)).filter(|s| s.alive);
-        for slot in alive.filter_map(|s| s.slot) {
+        for slot in alive.filter_map(|s| s.active_slot()) {
             clock.join(self.checker.order.clock(slot));
             if flaw.has(Fault::ContextRecordTakesOne) {
                 return;

@@ -56,7 +56,7 @@ impl<W, F: Flaw> Engine<W, F> {
         let Some(s) = self.streams.get(&stream) else { return };
         wait.op(s.tail, stream, self.pending.is_pending(s.tail));
         wait.end_ns = wait.end_ns.max(s.end_ns);
-        if let (Some(clock), Some(slot)) = (&mut wait.clock, s.slot) {
+        if let (Some(clock), Some(slot)) = (&mut wait.clock, s.active_slot()) {
             clock.join(self.checker.order.clock(slot));
         }
     }

@@ -1,7 +1,8 @@
 //! A device's **budget**: how many bytes there are and who has them.
 //!
-//! `free = total - others - used` (never below zero), and a request is refused exactly when `free < bytes`.
-//! `used` counts an allocation or a created handle from its making until the last of its handle and mappings is gone.
+//! `free = total - others - used` (never below zero), and a request is refused exactly when `free <
+//! bytes`. `used` counts an allocation or a created handle from its making until the last of its
+//! handle and mappings is gone.
 
 use crate::types::{Code, code};
 

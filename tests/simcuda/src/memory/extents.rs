@@ -1,7 +1,8 @@
 //! **Extents**: which parts of a line of addresses are free.
 //!
-//! `free + taken = [start, end)`, no two free extents touch, and both indexes hold the same extents.
-//! A request is served from the smallest extent that holds it, at its lowest fitting address.
+//! `free + taken = [start, end)`, no two free extents touch, and both indexes hold the same
+//! extents. A request is served from the smallest extent that holds it, at its lowest fitting
+//! address.
 
 use std::collections::{BTreeMap, BTreeSet};
 

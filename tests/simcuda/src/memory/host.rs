@@ -10,21 +10,29 @@ use crate::types::{Code, code};
 
 const PAGE: u64 = 4096;
 
+/// A wish for host memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// The context that it belongs to.
+    pub context: u64,
+    /// That context's device.
+    pub device: u32,
+    /// How much.
+    pub bytes: u64,
+    /// `CU_MEMHOSTALLOC_*` or `CU_MEMHOSTREGISTER_*`.
+    pub flags: u32,
+}
+
+/// `CU_MEMHOSTREGISTER_READ_ONLY`.
+const READ_ONLY: u32 = 8;
+
 impl Memory {
-    fn enter_host(
-        &mut self,
-        context: u64,
-        device: u32,
-        start: u64,
-        bytes: u64,
-        flags: u32,
-        kind: Kind,
-        home: Home,
-    ) -> u64 {
+    fn enter_host(&mut self, start: u64, wish: Wish, kind: Kind, home: Home) -> u64 {
+        let Wish { context, device, bytes, flags } = wish;
         let object = self.new_object(device, bytes, home, start);
         object.mappings = 1;
         let object = object.id;
-        let read_only = kind == Kind::Registered && flags & 8 != 0;
+        let read_only = kind == Kind::Registered && flags & READ_ONLY != 0;
         let mapping = Mapping {
             start,
             bytes,
@@ -44,34 +52,20 @@ impl Memory {
     }
 
     /// `cuMemHostAlloc`: answers the address and the object.
-    pub fn allocate_host(
-        &mut self,
-        context: u64,
-        device: u32,
-        bytes: u64,
-        flags: u32,
-    ) -> Result<(u64, u64), Code> {
-        let rounded = bytes.checked_next_multiple_of(PAGE).ok_or(code::OUT_OF_MEMORY)?;
+    pub fn allocate_host(&mut self, wish: Wish) -> Result<(u64, u64), Code> {
+        let rounded = wish.bytes.checked_next_multiple_of(PAGE).ok_or(code::OUT_OF_MEMORY)?;
         let range = HostRange::anonymous(rounded).map_err(|_| code::OUT_OF_MEMORY)?;
         let start = range.start;
-        let object =
-            self.enter_host(context, device, start, bytes, flags, Kind::Pinned, Home::Host(range));
+        let object = self.enter_host(start, wish, Kind::Pinned, Home::Host(range));
         Ok((start, object))
     }
 
-    /// `cuMemHostRegister`.
-    pub fn register(
-        &mut self,
-        context: u64,
-        device: u32,
-        start: u64,
-        bytes: u64,
-        flags: u32,
-    ) -> Result<u64, Code> {
-        if self.table.overlaps(start, bytes) {
+    /// `cuMemHostRegister`: answers the object.
+    pub fn register(&mut self, start: u64, wish: Wish) -> Result<u64, Code> {
+        if self.table.overlaps(start, wish.bytes) {
             return Err(code::HOST_MEMORY_ALREADY_REGISTERED);
         }
-        Ok(self.enter_host(context, device, start, bytes, flags, Kind::Registered, Home::Foreign))
+        Ok(self.enter_host(start, wish, Kind::Registered, Home::Foreign))
     }
 
     /// Takes host memory out again; what was allocated here is gone.

@@ -1,8 +1,8 @@
 //! **Linear memory**: one sparse memory file, seen whole through one host mapping.
 //!
-//! Every page of device memory is an extent of this file, so a device of any size costs one host mapping and nothing
-//! until it is touched. What is given back is punched out of the file: its host memory is free again and it
-//! reads as zero.
+//! Every page of device memory is an extent of this file, so a device of any size costs one host
+//! mapping and nothing until it is touched. What is given back is punched out of the file: its host
+//! memory is free again and it reads as zero.
 
 use super::extents::Extents;
 use std::io;
@@ -20,7 +20,8 @@ pub struct HostRange {
 }
 
 impl HostRange {
-    /// Maps `bytes` of nothing: inaccessible addresses, no memory behind them. Halves the wish until the system agrees.
+    /// Maps `bytes` of nothing: inaccessible addresses, no memory behind them. Halves the wish
+    /// until the system agrees.
     pub fn reserve(mut bytes: u64, least: u64) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         loop {
@@ -46,10 +47,11 @@ impl HostRange {
         Ok(Self { start, bytes })
     }
 
-    /// Keeps the range out of children and core files.
+    /// Keeps the range out of children and core files, and in small pages: a device is touched here
+    /// and there only.
     pub fn keep_private(&self) {
-        for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
-            // SAFETY: the range is a mapping that this value owns; both pieces of advice leave its contents alone.
+        for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP, libc::MADV_NOHUGEPAGE] {
+            // SAFETY: the range is a mapping of this value's own; no advice changes its contents.
             unsafe { libc::madvise(self.start as *mut _, self.bytes as usize, advice) };
         }
     }
@@ -102,7 +104,8 @@ impl MemoryFile {
 
     fn punch(&self, offset: u64, bytes: u64) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // SAFETY: the descriptor is ours; punching changes file contents only, which nobody holds a reference to.
+        // SAFETY: the descriptor is ours; punching changes file contents only, which nobody holds a
+        // reference to.
         unsafe { libc::fallocate(self.fd, mode, offset as libc::off_t, bytes as libc::off_t) };
     }
 }

@@ -1,7 +1,9 @@
-//! **Memory**: physical objects, the addresses that show them, and the budgets that they count against.
+//! **Memory**: physical objects, the addresses that show them, and the budgets that they count
+//! against.
 //!
-//! An object lives while it has a handle or a mapping; its bytes move with it wherever it is mapped. Its number is never
-//! used again. Device addresses come from one reserved range that the host cannot touch.
+//! An object lives while it has a handle or a mapping; its bytes move with it wherever it is
+//! mapped. Its number is never used again. Device addresses come from one reserved range that the
+//! host cannot touch.
 
 pub mod budget;
 pub mod extents;
@@ -25,7 +27,8 @@ use table::{Kind, Mapping, Table};
 pub const ALIGNMENT: u64 = 512;
 const LARGE: u64 = 2 << 20;
 const ADDRESSES: u64 = 16 << 40;
-const LEAST_ADDRESSES: u64 = 1 << 36;
+/// Valgrind has less than 2^36 for its client.
+const LEAST_ADDRESSES: u64 = 1 << 33;
 
 /// All memory of the simulated machine, as this process sees it.
 #[derive(Debug)]
@@ -62,7 +65,8 @@ impl Memory {
             table: Table::default(),
             history: History::default(),
             granularity,
-            linear: Linear::new(wish.clamp(1 << 40, 64 << 40))?,
+            linear: Linear::new(wish.clamp(1 << 40, 64 << 40))
+                .or_else(|_| Linear::new(wish.max(1 << 32)))?,
             addresses: Extents::new(first, arena.start + arena.bytes),
             arena,
             objects: HashMap::new(),
@@ -178,7 +182,8 @@ impl Memory {
         Some(id)
     }
 
-    /// The live objects of one kind, for leak checks; `None` for a name that this module does not know.
+    /// The live objects of one kind, for leak checks; `None` for a name that this module does not
+    /// know.
     pub fn count(&self, what: &str) -> Option<u64> {
         let of = |wanted: &[Kind]| self.table.iter().filter(|m| wanted.contains(&m.kind)).count();
         let count = match what {

@@ -1,6 +1,6 @@
 //! A physical **object**: bytes of a device or of the host, wherever they are mapped.
 //!
-//! Alive while `handles + mappings > 0`.
+//! Alive while it has a handle or a mapping.
 
 use super::linear::{HostRange, MemoryFile};
 use crate::types::AllocationProperties;
@@ -40,7 +40,7 @@ pub struct Object {
     /// Where the host finds them.
     pub base: u64,
     /// Handles that name it.
-    pub handles: u32,
+    pub handles: Vec<u64>,
     /// Mappings that show it.
     pub mappings: u32,
     /// Whether it counts against its device's budget.
@@ -55,13 +55,13 @@ impl Object {
     /// An object that nothing names yet.
     pub fn new(id: u64, device: u32, bytes: u64, home: Home, base: u64) -> Self {
         let counted = matches!(home, Home::Linear | Home::Shared { .. });
-        let (handles, mappings, touched) = (0, 0, Cell::new(false));
+        let (handles, mappings, touched) = (Vec::new(), 0, Cell::new(false));
         let properties = AllocationProperties::default();
         Self { id, device, bytes, home, base, handles, mappings, counted, touched, properties }
     }
 
     /// Whether nothing names it any more.
     pub fn is_dead(&self) -> bool {
-        self.handles == 0 && self.mappings == 0
+        self.handles.is_empty() && self.mappings == 0
     }
 }

@@ -1,7 +1,7 @@
 //! The **page table**: which physical bytes lie behind an address, and who may touch them.
 //!
-//! An address is a byte of at most one mapping. An access is legal when every byte of it lies in mappings that let its
-//! actor read or write; nothing else is ever touched.
+//! An address is a byte of at most one mapping. An access is legal when every byte of it lies in
+//! mappings that let its actor read or write; nothing else is ever touched.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -86,6 +86,8 @@ pub enum Reason {
     Unmapped,
     /// Something is mapped, which this device may not touch so.
     NoAccess,
+    /// The work was wrong before it began.
+    Poisoned,
 }
 
 /// All mappings of a process.
@@ -125,7 +127,8 @@ impl Table {
             .is_some_and(|(_, m)| m.end() > start)
     }
 
-    /// The mappings that make up `[start, start + bytes)` exactly, without a gap and none cut; `None` otherwise.
+    /// The mappings that make up `[start, start + bytes)` exactly, without a gap and none cut;
+    /// `None` otherwise.
     pub fn exactly(&self, start: u64, bytes: u64) -> Option<Vec<u64>> {
         let end = start.checked_add(bytes)?;
         let mut at = start;
@@ -143,7 +146,8 @@ impl Table {
         self.maps.values()
     }
 
-    /// Lets kernels of context `from` use the allocations of context `to`; false if they already may.
+    /// Lets kernels of context `from` use the allocations of context `to`; false if they already
+    /// may.
     pub fn enable_peer(&mut self, from: u64, to: u64) -> bool {
         self.peers.insert((from, to))
     }

@@ -1,10 +1,10 @@
 //! **Virtual memory management**: reservations, physical handles, mappings, access.
 //!
-//! A mapping shows a whole object inside one reservation; access is set on whole mappings; an object outlives its handle
-//! while it is mapped, and its mapping while it has a handle.
+//! A mapping shows a whole object inside one reservation; access is set on whole mappings; an
+//! object outlives its handle while it is mapped, and its mapping while it has a handle.
 
 use super::linear::{HostRange, MemoryFile};
-use super::object::Home;
+use super::object::{Home, Object};
 use super::table::{Kind, Mapping};
 use super::{Gone, Memory};
 use crate::types::{AccessDescriptor, AllocationProperties, Code, LOCATION_DEVICE, code};
@@ -112,7 +112,7 @@ impl Memory {
         let handle = self.unique() << 4;
         self.handles.insert(handle, Handle { object, references: 1 });
         if let Some(object) = self.objects.get_mut(&object) {
-            object.handles += 1;
+            object.handles.push(handle);
         }
         handle
     }
@@ -140,20 +140,24 @@ impl Memory {
         if entry.references == 0 {
             self.handles.remove(&handle);
             if let Some(object) = self.objects.get_mut(&object) {
-                object.handles -= 1;
+                object.handles.retain(|h| *h != handle);
             }
         }
         Ok(self.bury(object))
     }
 
-    /// `cuMemRetainAllocationHandle`: the handle of what is mapped at `address`, one reference more.
+    /// `cuMemRetainAllocationHandle`: the handle of what is mapped at `address`, one reference
+    /// more.
     pub fn retain(&mut self, address: u64) -> Result<u64, Code> {
         let mapping = self.table.find(address).ok_or(code::INVALID_VALUE)?;
         if mapping.kind != Kind::Virtual {
             return Err(code::INVALID_VALUE);
         }
         let object = mapping.object;
-        if let Some((&handle, entry)) = self.handles.iter_mut().find(|(_, h)| h.object == object) {
+        let known = self.objects.get(&object).and_then(|o| o.handles.first().copied());
+        if let Some(handle) = known
+            && let Some(entry) = self.handles.get_mut(&handle)
+        {
             entry.references += 1;
             return Ok(handle);
         }
@@ -247,8 +251,9 @@ impl Memory {
         }
     }
 
-    /// `cuMemImportFromShareableHandle`: a handle to the object behind a file. A file of this process names the object
-    /// that it already has. Answers the handle, and the object if it is new here.
+    /// `cuMemImportFromShareableHandle`: a handle to the object behind a file. A file of this
+    /// process names the object that it already has. Answers the handle, and the object if it is
+    /// new here.
     pub fn import(&mut self, fd: i32) -> Result<(u64, Option<u64>), Code> {
         let (identity, bytes) = identify(fd).map_err(|_| code::INVALID_VALUE)?;
         let same =
@@ -273,8 +278,6 @@ impl Memory {
         Ok((self.new_handle(id), Some(id)))
     }
 }
-
-use super::object::Object;
 
 /// A file of an object and a trailer that says what it is: magic, device, size.
 fn shared_home(device: u32, bytes: u64) -> io::Result<(Home, u64)> {

@@ -1,0 +1,253 @@
+//! A simulated machine for tests: every scenario runs in a process of its own, since a process has
+//! one driver and one Cuddy.
+
+#![allow(dead_code)]
+
+use std::ffi::c_void;
+use std::process::Command;
+
+use cuddy::error::Error;
+use cuddy::process;
+use cuddy::stats::cuddy_stats;
+use simcuda_control::Sim;
+
+/// One MiB, in bytes.
+pub const MIB: u64 = 1 << 20;
+/// One GiB, in bytes.
+pub const GIB: u64 = 1 << 30;
+/// The driver's code for "no memory".
+pub const OUT_OF_MEMORY: i32 = 2;
+/// A code that no driver function of ours expects.
+pub const UNKNOWN: i32 = 999;
+
+/// Runs `body` in a child process, as the test of this name, with these variables set.
+pub fn isolated(test: &str, environment: &[(&str, &str)], body: impl FnOnce(&Machine)) {
+    const CHILD: &str = "CUDDY_TEST_CHILD";
+    const DONE: &str = "the scenario ran to its end";
+    if std::env::var(CHILD).as_deref() == Ok(test) {
+        body(&Machine::new());
+        println!("{DONE}");
+        std::process::exit(0);
+    }
+    let mut child = Command::new(std::env::current_exe().expect("the test's own file"));
+    child.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(CHILD, test);
+    child.env_remove("CUDDY_CONF").envs(environment.iter().copied());
+    let output = child.output().expect("the test's own file runs");
+    let text = format!(
+        "{}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.status.success(), "{test} failed in its own process:\n{text}");
+    assert!(text.contains(DONE), "{test} did not run in its own process:\n{text}");
+}
+
+/// The simulated driver, loaded, and its functions.
+pub struct Machine {
+    pub sim: &'static Sim,
+}
+
+/// Calls a function of the simulated driver by name, with the types of cuda.h.
+macro_rules! cu {
+    ($machine:expr, $name:literal ($($value:expr => $type:ty),*)) => {{
+        let found = $machine.sim.symbol($name).unwrap_or_else(|| panic!("{} is missing", $name));
+        // SAFETY: the simulated driver exports the function with this signature, as cuda.h has it;
+        // pointers among the arguments are to locals that outlive the call.
+        unsafe {
+            let function = std::mem::transmute::<
+                *mut c_void,
+                unsafe extern "C" fn($($type),*) -> i32,
+            >(found);
+            function($($value),*)
+        }
+    }};
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self { sim: simcuda_control::load().expect("the simulated driver is built") }
+    }
+
+    /// `cuInit`, and the device's primary context made current; its handle.
+    pub fn use_device(&self, device: i32) -> usize {
+        assert_eq!(cu!(self, "cuInit"(0 => u32)), 0);
+        let mut context = 0usize;
+        let to = &mut context;
+        assert_eq!(cu!(self, "cuDevicePrimaryCtxRetain"(to => *mut usize, device => i32)), 0);
+        self.set_context(context);
+        context
+    }
+
+    pub fn set_context(&self, context: usize) {
+        assert_eq!(cu!(self, "cuCtxSetCurrent"(context => usize)), 0);
+    }
+
+    /// The current context; 0 is none.
+    pub fn context(&self) -> usize {
+        let mut context = 0usize;
+        let to = &mut context;
+        assert_eq!(cu!(self, "cuCtxGetCurrent"(to => *mut usize)), 0);
+        context
+    }
+
+    /// A context of its own on a device, made current.
+    pub fn create_context(&self, device: i32) -> usize {
+        let mut context = 0usize;
+        let to = &mut context;
+        assert_eq!(cu!(self, "cuCtxCreate_v2"(to => *mut usize, 0 => u32, device => i32)), 0);
+        context
+    }
+
+    pub fn destroy_context(&self, context: usize) {
+        assert_eq!(cu!(self, "cuCtxDestroy_v2"(context => usize)), 0);
+    }
+
+    pub fn reset_device(&self, device: i32) {
+        assert_eq!(cu!(self, "cuDevicePrimaryCtxReset_v2"(device => i32)), 0);
+    }
+
+    /// A new stream that does not wait for the legacy one.
+    pub fn stream(&self) -> usize {
+        let mut stream = 0usize;
+        let to = &mut stream;
+        assert_eq!(cu!(self, "cuStreamCreate"(to => *mut usize, 1 => u32)), 0);
+        stream
+    }
+
+    pub fn destroy_stream(&self, stream: usize) {
+        assert_eq!(cu!(self, "cuStreamDestroy_v2"(stream => usize)), 0);
+    }
+
+    pub fn synchronize(&self, stream: usize) {
+        assert_eq!(cu!(self, "cuStreamSynchronize"(stream => usize)), 0);
+    }
+
+    pub fn synchronize_all(&self) {
+        assert_eq!(cu!(self, "cuCtxSynchronize"()), 0);
+    }
+
+    /// Fills memory on a stream.
+    pub fn fill(&self, stream: usize, at: u64, value: u8, bytes: u64) {
+        let bytes = bytes as usize;
+        let code = cu!(self, "cuMemsetD8Async"(
+            at => u64, value => u8, bytes => usize, stream => usize
+        ));
+        assert_eq!(code, 0, "filling {bytes} bytes at {at:#x}");
+    }
+
+    /// Copies memory on a stream.
+    pub fn copy(&self, stream: usize, to: u64, from: u64, bytes: u64) {
+        let bytes = bytes as usize;
+        let code = cu!(self, "cuMemcpyDtoDAsync_v2"(
+            to => u64, from => u64, bytes => usize, stream => usize
+        ));
+        assert_eq!(code, 0, "copying {bytes} bytes");
+    }
+
+    /// Makes what `second` does from now on come after what `first` has been given.
+    pub fn order(&self, first: usize, second: usize) {
+        let mut event = 0usize;
+        let to = &mut event;
+        assert_eq!(cu!(self, "cuEventCreate"(to => *mut usize, 2 => u32)), 0);
+        assert_eq!(cu!(self, "cuEventRecord"(event => usize, first => usize)), 0);
+        assert_eq!(cu!(self, "cuStreamWaitEvent"(second => usize, event => usize, 0 => u32)), 0);
+        assert_eq!(cu!(self, "cuEventDestroy_v2"(event => usize)), 0);
+    }
+
+    /// Makes a stream wait until [`Sim::gate_open`].
+    pub fn gate(&self, stream: usize, gate: u64) {
+        let (mut module, mut function) = (0usize, 0usize);
+        let to = &mut module;
+        let image = c"image".as_ptr() as usize;
+        assert_eq!(cu!(self, "cuModuleLoadData"(to => *mut usize, image => usize)), 0);
+        let to = &mut function;
+        let name = c"simcuda_gate".as_ptr() as usize;
+        let code = cu!(self, "cuModuleGetFunction"(
+            to => *mut usize, module => usize, name => usize
+        ));
+        assert_eq!(code, 0);
+        let parameters = [&raw const gate as usize];
+        let parameters = parameters.as_ptr() as usize;
+        let code = cu!(self, "cuLaunchKernel"(
+            function => usize, 1 => u32, 1 => u32, 1 => u32, 1 => u32, 1 => u32, 1 => u32,
+            0 => u32, stream => usize, parameters => usize, 0 => usize
+        ));
+        assert_eq!(code, 0);
+    }
+
+    /// The byte at an address, outside all order.
+    pub fn byte(&self, at: u64) -> u8 {
+        let mut byte = [0];
+        self.sim.peek(at, &mut byte).expect("the address is mapped");
+        byte[0]
+    }
+
+    /// Fails if the checker has anything to say, or has looked at nothing.
+    pub fn assert_clean(&self) {
+        let reports = self.sim.reports();
+        assert!(reports.is_empty(), "{} reports, the first:\n{}", reports.len(), reports[0]);
+        assert!(self.sim.accesses_checked() > 0, "the checker has compared nothing");
+    }
+
+    /// Physical memory of a device, and the driver's objects that hold it.
+    pub fn holdings(&self) -> (u64, u64, u64) {
+        let sim = self.sim;
+        (sim.objects("handles"), sim.objects("mappings"), sim.objects("allocations"))
+    }
+}
+
+/// A block on the legacy stream of a device.
+pub fn malloc(bytes: u64, device: i32) -> Result<u64, Error> {
+    process::malloc(bytes, 0, device, 0)
+}
+
+/// A block on a stream of device 0.
+pub fn malloc_on(bytes: u64, stream: usize) -> Result<u64, Error> {
+    process::malloc(bytes, 0, 0, stream)
+}
+
+pub fn stats(device: i32) -> cuddy_stats {
+    process::stats(device).expect("statistics")
+}
+
+/// The counters without those that count events rather than memory.
+pub fn memory_only(stats: cuddy_stats) -> cuddy_stats {
+    cuddy_stats {
+        driver_call_count: 0,
+        out_of_memory_count: 0,
+        hit_count: 0,
+        miss_count: 0,
+        malloc_count: 0,
+        free_count: 0,
+        retry_count: 0,
+        harvest_count: 0,
+        wait_count: 0,
+        requested_total: 0,
+        allocated_total: 0,
+        reserved_total: 0,
+        requested_peak: 0,
+        allocated_peak: 0,
+        active_peak: 0,
+        reserved_peak: 0,
+        live_block_peak_count: 0,
+        ..stats
+    }
+}
+
+/// Numbers that look random and are the same in every run.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}

@@ -1,0 +1,309 @@
+//! What the tests of the driver share: the library as a client loads it, one session at a time.
+#![allow(dead_code, non_snake_case, clippy::too_many_arguments)]
+
+use std::ffi::{CString, c_char, c_void};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+pub use simcuda_control::Sim;
+
+/// CUDA's codes that tests expect.
+pub mod code {
+    pub const INVALID_VALUE: i32 = 1;
+    pub const OUT_OF_MEMORY: i32 = 2;
+    pub const NOT_INITIALIZED: i32 = 3;
+    pub const NO_DEVICE: i32 = 100;
+    pub const INVALID_DEVICE: i32 = 101;
+    pub const INVALID_CONTEXT: i32 = 201;
+    pub const INVALID_HANDLE: i32 = 400;
+    pub const NOT_FOUND: i32 = 500;
+    pub const NOT_READY: i32 = 600;
+    pub const ILLEGAL_ADDRESS: i32 = 700;
+    pub const CONTEXT_IS_DESTROYED: i32 = 709;
+    pub const NOT_PERMITTED: i32 = 800;
+    pub const NOT_SUPPORTED: i32 = 801;
+}
+
+pub const MIB: usize = 1 << 20;
+pub const PAGE: usize = 2 * MIB;
+
+macro_rules! driver {
+    ($($name:ident($($arg:ident: $type:ty),*);)*) => {
+        /// The driver's functions, by `dlsym`.
+        pub struct Driver { $($name: unsafe extern "C" fn($($type),*) -> i32,)* }
+
+        impl Driver {
+            fn load(sim: &Sim) -> Self {
+                Self { $($name: {
+                    let at = sim.symbol(stringify!($name)).expect(stringify!($name));
+                    // SAFETY: the signature below is the driver API's.
+                    unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> i32>(at) }
+                },)* }
+            }
+            $(pub fn $name(&self, $($arg: $type),*) -> i32 {
+                // SAFETY: tests pass pointers to locals that outlive the call, or null where they try that.
+                unsafe { (self.$name)($($arg),*) }
+            })*
+        }
+    };
+}
+
+pub type Parameters = [*mut c_void; 8];
+
+driver! {
+    cuInit(flags: u32);
+    cuDriverGetVersion(version: *mut i32);
+    cuDeviceGet(device: *mut i32, ordinal: i32);
+    cuDeviceGetCount(count: *mut i32);
+    cuDeviceGetName(name: *mut u8, room: i32, device: i32);
+    cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: i32);
+    cuDeviceGetAttribute(value: *mut i32, attribute: i32, device: i32);
+    cuDeviceGetPCIBusId(id: *mut u8, room: i32, device: i32);
+    cuDeviceGetByPCIBusId(device: *mut i32, id: *const c_char);
+    cuDeviceTotalMem_v2(bytes: *mut usize, device: i32);
+    cuDeviceCanAccessPeer(can: *mut i32, device: i32, peer: i32);
+    cuDevicePrimaryCtxRetain(context: *mut u64, device: i32);
+    cuDevicePrimaryCtxRelease_v2(device: i32);
+    cuDevicePrimaryCtxReset_v2(device: i32);
+    cuDevicePrimaryCtxGetState(device: i32, flags: *mut u32, active: *mut i32);
+    cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32);
+    cuCtxCreate_v2(context: *mut u64, flags: u32, device: i32);
+    cuCtxDestroy_v2(context: u64);
+    cuCtxPushCurrent_v2(context: u64);
+    cuCtxPopCurrent_v2(context: *mut u64);
+    cuCtxSetCurrent(context: u64);
+    cuCtxGetCurrent(context: *mut u64);
+    cuCtxGetDevice(device: *mut i32);
+    cuCtxGetId(context: u64, id: *mut u64);
+    cuCtxSynchronize();
+    cuCtxGetStreamPriorityRange(least: *mut i32, greatest: *mut i32);
+    cuCtxEnablePeerAccess(peer: u64, flags: u32);
+    cuCtxDisablePeerAccess(peer: u64);
+    cuCtxRecordEvent(context: u64, event: u64);
+    cuCtxWaitEvent(context: u64, event: u64);
+    cuThreadExchangeStreamCaptureMode(mode: *mut i32);
+    cuMemAlloc_v2(address: *mut u64, bytes: usize);
+    cuMemAllocPitch_v2(address: *mut u64, pitch: *mut usize, width: usize, height: usize, element: u32);
+    cuMemFree_v2(address: u64);
+    cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
+    cuMemGetAddressRange_v2(base: *mut u64, bytes: *mut usize, address: u64);
+    cuMemAllocManaged(address: *mut u64, bytes: usize, flags: u32);
+    cuMemHostAlloc(address: *mut u64, bytes: usize, flags: u32);
+    cuMemAllocHost_v2(address: *mut u64, bytes: usize);
+    cuMemFreeHost(address: u64);
+    cuMemHostRegister_v2(address: u64, bytes: usize, flags: u32);
+    cuMemHostUnregister(address: u64);
+    cuMemHostGetDevicePointer_v2(device_address: *mut u64, address: u64, flags: u32);
+    cuMemHostGetFlags(flags: *mut u32, address: u64);
+    cuPointerGetAttribute(data: *mut c_void, attribute: i32, address: u64);
+    cuPointerGetAttributes(count: u32, attributes: *const i32, data: *const *mut c_void, address: u64);
+    cuPointerSetAttribute(value: *const u32, attribute: i32, address: u64);
+    cuMemAddressReserve(address: *mut u64, bytes: usize, align: usize, wish: u64, flags: u64);
+    cuMemAddressFree(address: u64, bytes: usize);
+    cuMemCreate(handle: *mut u64, bytes: usize, asked: *const [i32; 8], flags: u64);
+    cuMemRelease(handle: u64);
+    cuMemMap(address: u64, bytes: usize, offset: usize, handle: u64, flags: u64);
+    cuMemUnmap(address: u64, bytes: usize);
+    cuMemSetAccess(address: u64, bytes: usize, wanted: *const [i32; 3], count: usize);
+    cuMemGetAccess(flags: *mut u64, location: *const [i32; 2], address: u64);
+    cuMemGetAllocationGranularity(bytes: *mut usize, asked: *const [i32; 8], option: i32);
+    cuMemGetAllocationPropertiesFromHandle(asked: *mut [i32; 8], handle: u64);
+    cuMemRetainAllocationHandle(handle: *mut u64, address: u64);
+    cuMemExportToShareableHandle(to: *mut i32, handle: u64, kind: i32, flags: u64);
+    cuMemImportFromShareableHandle(handle: *mut u64, from: usize, kind: i32);
+    cuStreamCreate(stream: *mut u64, flags: u32);
+    cuStreamCreateWithPriority(stream: *mut u64, flags: u32, priority: i32);
+    cuStreamDestroy_v2(stream: u64);
+    cuStreamSynchronize(stream: u64);
+    cuStreamSynchronize_ptsz(stream: u64);
+    cuStreamQuery(stream: u64);
+    cuStreamWaitEvent(stream: u64, event: u64, flags: u32);
+    cuStreamGetId(stream: u64, id: *mut u64);
+    cuStreamGetId_ptsz(stream: u64, id: *mut u64);
+    cuStreamGetCtx(stream: u64, context: *mut u64);
+    cuStreamGetFlags(stream: u64, flags: *mut u32);
+    cuStreamGetPriority(stream: u64, priority: *mut i32);
+    cuStreamIsCapturing(stream: u64, status: *mut i32);
+    cuStreamBeginCapture_v2(stream: u64, mode: i32);
+    cuLaunchHostFunc(stream: u64, f: u64, data: u64);
+    cuStreamAddCallback(stream: u64, f: u64, data: u64, flags: u32);
+    cuEventCreate(event: *mut u64, flags: u32);
+    cuEventDestroy_v2(event: u64);
+    cuEventRecord(event: u64, stream: u64);
+    cuEventQuery(event: u64);
+    cuEventSynchronize(event: u64);
+    cuEventElapsedTime(ms: *mut f32, start: u64, end: u64);
+    cuMemsetD8_v2(at: u64, value: u8, count: usize);
+    cuMemsetD8Async(at: u64, value: u8, count: usize, stream: u64);
+    cuMemsetD8Async_ptsz(at: u64, value: u8, count: usize, stream: u64);
+    cuMemsetD16Async(at: u64, value: u16, count: usize, stream: u64);
+    cuMemsetD32Async(at: u64, value: u32, count: usize, stream: u64);
+    cuMemsetD2D8Async(at: u64, pitch: usize, value: u8, width: usize, rows: usize, stream: u64);
+    cuMemcpyHtoD_v2(to: u64, from: *const c_void, bytes: usize);
+    cuMemcpyDtoH_v2(to: *mut c_void, from: u64, bytes: usize);
+    cuMemcpyHtoDAsync_v2(to: u64, from: *const c_void, bytes: usize, stream: u64);
+    cuMemcpyDtoHAsync_v2(to: *mut c_void, from: u64, bytes: usize, stream: u64);
+    cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: u64);
+    cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: u64);
+    cuMemcpyPeerAsync(to: u64, to_context: u64, from: u64, from_context: u64, bytes: usize, stream: u64);
+    cuMemcpy2DAsync_v2(what: *const [u64; 16], stream: u64);
+    cuModuleLoadData(module: *mut u64, image: *const c_char);
+    cuModuleUnload(module: u64);
+    cuModuleGetFunction(function: *mut u64, module: u64, name: *const c_char);
+    cuFuncGetName(name: *mut *const c_char, function: u64);
+    cuFuncGetAttribute(value: *mut i32, attribute: i32, function: u64);
+    cuLaunchKernel(
+        f: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32, stream: u64,
+        parameters: *const Parameters, extra: *const [u64; 5]
+    );
+}
+
+/// The simulator and its driver, as before `cuInit` but configured; nobody else uses it meanwhile.
+pub struct Session {
+    pub sim: &'static Sim,
+    pub driver: &'static Driver,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl std::ops::Deref for Session {
+    type Target = Driver;
+    fn deref(&self) -> &Driver {
+        self.driver
+    }
+}
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A session that has not called `cuInit`.
+pub fn fresh(configuration: &[(&str, &str)]) -> Session {
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let sim = simcuda_control::load().expect("libsimcuda.so is built with its tests");
+    static DRIVER: LazyLock<Driver> =
+        LazyLock::new(|| Driver::load(simcuda_control::load().expect("loaded above")));
+    sim.reset();
+    for (key, value) in configuration {
+        sim.configure(key, value).expect("a right configuration");
+    }
+    Session { sim, driver: &DRIVER, _alone: alone }
+}
+
+/// A session with the primary context of device 0 current.
+pub fn session(configuration: &[(&str, &str)]) -> Session {
+    let s = fresh(configuration);
+    assert_eq!(s.cuInit(0), 0);
+    s.use_device(0);
+    s
+}
+
+/// Fails the test unless a call succeeds.
+#[macro_export]
+macro_rules! ok {
+    ($call:expr) => {
+        assert_eq!($call, 0, "{}", stringify!($call))
+    };
+}
+
+impl Session {
+    /// Makes a device's primary context current to this thread; answers it.
+    pub fn use_device(&self, device: i32) -> u64 {
+        let mut context = 0;
+        ok!(self.cuDevicePrimaryCtxRetain(&mut context, device));
+        ok!(self.cuCtxSetCurrent(context));
+        context
+    }
+
+    pub fn alloc(&self, bytes: usize) -> u64 {
+        let mut address = 0;
+        ok!(self.cuMemAlloc_v2(&mut address, bytes));
+        address
+    }
+
+    pub fn pinned(&self, bytes: usize) -> u64 {
+        let mut address = 0;
+        ok!(self.cuMemHostAlloc(&mut address, bytes, 0));
+        address
+    }
+
+    pub fn stream(&self) -> u64 {
+        let mut stream = 0;
+        ok!(self.cuStreamCreate(&mut stream, 1));
+        stream
+    }
+
+    pub fn blocking_stream(&self) -> u64 {
+        let mut stream = 0;
+        ok!(self.cuStreamCreate(&mut stream, 0));
+        stream
+    }
+
+    pub fn event(&self) -> u64 {
+        let mut event = 0;
+        ok!(self.cuEventCreate(&mut event, 0));
+        event
+    }
+
+    pub fn stream_id(&self, stream: u64) -> u64 {
+        let mut id = 0;
+        ok!(self.cuStreamGetId(stream, &mut id));
+        id
+    }
+
+    pub fn reserve(&self, bytes: usize) -> u64 {
+        let mut address = 0;
+        ok!(self.cuMemAddressReserve(&mut address, bytes, 0, 0, 0));
+        address
+    }
+
+    pub fn create(&self, bytes: usize, device: i32) -> u64 {
+        let mut handle = 0;
+        ok!(self.cuMemCreate(&mut handle, bytes, &properties(device, 0), 0));
+        handle
+    }
+
+    /// Maps a handle and lets device 0 use it.
+    pub fn map(&self, address: u64, bytes: usize, handle: u64) {
+        ok!(self.cuMemMap(address, bytes, 0, handle, 0));
+        self.grant(address, bytes, 0, 3);
+    }
+
+    pub fn grant(&self, address: u64, bytes: usize, device: i32, flags: i32) {
+        ok!(self.cuMemSetAccess(address, bytes, &[1, device, flags], 1));
+    }
+
+    /// Bytes of device memory as they are now.
+    pub fn peek(&self, address: u64, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        self.sim.peek(address, &mut bytes).expect("mapped memory");
+        bytes
+    }
+
+    pub fn function(&self, name: &str) -> u64 {
+        let (mut module, mut function) = (0, 0);
+        let name = CString::new(name).expect("no zero inside");
+        ok!(self.cuModuleLoadData(&mut module, c"any image".as_ptr()));
+        ok!(self.cuModuleGetFunction(&mut function, module, name.as_ptr()));
+        function
+    }
+
+    /// Launches a kernel by name; parameters are passed by their 8-byte values.
+    pub fn launch(&self, name: &str, values: &[u64], stream: u64) {
+        ok!(self.try_launch(self.function(name), values, stream));
+    }
+
+    pub fn try_launch(&self, function: u64, values: &[u64], stream: u64) -> i32 {
+        let mut values = values.to_vec();
+        let mut parameters: Parameters = [std::ptr::null_mut(); 8];
+        for (place, value) in parameters.iter_mut().zip(&mut values) {
+            *place = std::ptr::from_mut(value).cast();
+        }
+        self.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, &parameters, std::ptr::null())
+    }
+
+    pub fn gate(&self, gate: u64, stream: u64) {
+        self.launch("simcuda_gate", &[gate], stream);
+    }
+}
+
+/// `CUmemAllocationProp` of pinned memory on a device.
+pub fn properties(device: i32, handle_types: i32) -> [i32; 8] {
+    [1, handle_types, 1, device, 0, 0, 0, 0]
+}
