@@ -5,8 +5,8 @@ mod machine;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use machine::*;
 use cuddy::process;
+use machine::*;
 
 const SCHEDULES: [&str; 6] = ["eager", "lazy", "lag:3", "lag:1000", "random:1", "random:7"];
 
@@ -198,7 +198,7 @@ fn a_short_device_waits_for_the_right_stream_and_for_no_other() {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     machine.set_context(context);
-                    while stats(0).wait_count == waits {
+                    while stats(0).wait_count == waits && !served.load(Ordering::SeqCst) {
                         std::thread::yield_now();
                     }
                     // The other thread waits; the cache of a third stream works on.

@@ -123,9 +123,9 @@ impl Books {
     /// The error for an address that cannot be freed.
     fn explain(&self, device: DeviceId, address: Address, error: FreeError) -> Error {
         match error {
+            _ if self.lost.contains(&address.0) => Error::DeviceReset(device.0),
             FreeError::AlreadyFree => Error::DoubleFree(address),
             FreeError::Interior { start } => Error::InteriorPointer { pointer: address, start },
-            FreeError::Foreign if self.lost.contains(&address.0) => Error::DeviceReset(device.0),
             FreeError::Foreign => Error::ForeignPointer(address),
         }
     }

@@ -31,6 +31,7 @@ impl Device {
     /// Records the fences that were begun, as well as can be: what fails is left to be waited for.
     pub(super) fn record(&self, begun: &[Stamp], passing: Option<(StreamSlot, usize)>) {
         for &stamp in begun {
+            let recording = self.recording.lock();
             let books = self.books.lock();
             if books.streams.passed(stamp) || books.streams.fence_of(stamp).is_some() {
                 continue;
@@ -40,7 +41,10 @@ impl Device {
             drop(books);
             match handle {
                 Some(handle) => self.record_on(stamp, StreamHandle(handle), home),
-                None if self.driver.has_context_events() => self.record_over(home),
+                None if self.driver.has_context_events() => {
+                    drop(recording);
+                    self.record_over(home);
+                }
                 None => {}
             }
         }
@@ -182,6 +186,7 @@ impl Device {
         let mut waits: Vec<Wait> = Vec::new();
         waits.try_reserve(stamps.len()).map_err(|_| Error::HostOutOfMemory)?;
         for &stamp in stamps {
+            let _recording = self.recording.lock();
             let mut books = self.books.lock();
             if books.streams.passed(stamp) {
                 continue;

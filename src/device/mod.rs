@@ -31,7 +31,7 @@ use self::books::{Books, Recorded};
 use self::pages::Pages;
 use crate::driver::{Context, Driver, StreamHandle};
 use crate::error::{DriverError, Error};
-use crate::heap::Request;
+use crate::heap::{PageRun, Request};
 use crate::limbo::Use;
 use crate::mutants::mutant;
 use crate::options::{Options, StreamTrust};
@@ -43,10 +43,12 @@ use crate::types::{Address, DeviceId, Stamp, StreamSlot};
 
 /// Rank of the lock that makes misses take turns.
 const GROWTH: u8 = 4;
+/// Rank of the lock that keeps handles valid while they are recorded on.
+const RECORDING: u8 = 5;
 /// Rank of the lock around the books.
-const BOOKS: u8 = 5;
+const BOOKS: u8 = 6;
 /// Rank of the lock around the spare events.
-const EVENTS: u8 = 6;
+const EVENTS: u8 = 7;
 
 /// What serves a device's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +75,9 @@ pub(crate) struct Device {
     growth: Lock<Growing, GROWTH>,
     /// Told when a miss that waited for the GPU has come back.
     returned: Condvar,
+    /// Held from looking a stream's handle up to having recorded on it; retiring a stream waits for
+    /// it, since the stream may be destroyed after that.
+    recording: Lock<(), RECORDING>,
     books: Lock<Books, BOOKS>,
     /// Events of the device's own context that nobody uses.
     events: Lock<Vec<Recorded>, EVENTS>,
@@ -81,6 +86,8 @@ pub(crate) struct Device {
 /// What misses change, one at a time.
 struct Growing {
     pages: Pages,
+    /// Segments that the driver failed to take back; they stay claimed.
+    stuck: Vec<PageRun>,
     /// Misses that wait for the GPU, holding claims.
     waiting: usize,
 }
@@ -238,6 +245,7 @@ impl Device {
         };
         let home = books.streams.home(last.stream);
         drop(books);
+        let _nobody_records = self.recording.lock();
         self.record_on(last, handle, home);
         Ok(())
     }

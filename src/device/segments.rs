@@ -55,6 +55,7 @@ impl Miss<'_> {
 
     /// Enters a segment into the books and takes the block from it.
     fn adopt(&mut self, start: Address, bytes: u64) -> Result<Block, Stop> {
+        self.work.recover_stuck(start, bytes)?;
         let device = self.work.device;
         let clean = Stamp { stream: self.request.stamp.stream, epoch: 0 };
         let entered = match start.0 % GRANULE {
@@ -79,6 +80,44 @@ impl Miss<'_> {
         books.stats.grew(bytes);
         let block = books.take(&self.request)?;
         block.ok_or(Stop::Failed(Error::Internal("a new segment does not fit its request")))
+    }
+}
+
+impl Work<'_> {
+    /// Gives a claimed segment back to the driver. How many bytes; what fails is quarantined.
+    pub(super) fn free_segment(&mut self, run: PageRun) -> Result<u64, Error> {
+        let freed = self.inside.memory_free(run.address.0);
+        let device = self.device;
+        if let Err(error) = freed {
+            device.books.lock().stats.quarantined += run.bytes;
+            let stuck = &mut self.growing().stuck;
+            if stuck.try_reserve(1).is_ok() {
+                stuck.push(run);
+            }
+            return Err(error.into());
+        }
+        let mut books = device.books.lock();
+        books.heap.commit_remove(run)?;
+        books.stats.shrank(run.bytes);
+        Ok(run.bytes)
+    }
+
+    /// The driver has handed these addresses out, so segments there that it seemed to have failed to
+    /// take back are gone after all.
+    fn recover_stuck(&mut self, start: Address, bytes: u64) -> Result<(), Error> {
+        let device = self.device;
+        let stuck = &mut self.growing().stuck;
+        let overlaps = |run: &PageRun| {
+            run.address.0 < start.0.saturating_add(bytes) && start.0 < run.address.0 + run.bytes
+        };
+        while let Some(at) = stuck.iter().position(overlaps) {
+            let run = stuck.swap_remove(at);
+            let mut books = device.books.lock();
+            books.heap.commit_remove(run)?;
+            books.stats.quarantined -= run.bytes;
+            books.stats.shrank(run.bytes);
+        }
+        Ok(())
     }
 }
 
