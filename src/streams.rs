@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::error::Error;
+use crate::error::{Error, sentence};
 use crate::hash::ByNumber;
 use crate::types::{Stamp, StreamSlot};
 
@@ -112,7 +112,7 @@ impl<E: Clone> Streams<E> {
         home: Home,
     ) -> Result<StreamSlot, Error> {
         if self.streams.len() >= MOST_SLOTS {
-            return Err(Error::InvalidStream(format!(
+            return Err(Error::InvalidStream(sentence!(
                 "{MOST_SLOTS} streams have been used on this device, which is the most"
             )));
         }

@@ -481,9 +481,9 @@ fn streams_of_another_device_are_refused() {
         ] {
             assert_eq!(error, cuddy::error::Error::WrongDevice { named: 0, actual: 1 });
         }
-        for invalid in [0, 1, 2] {
-            assert!(process::stream_open(0, invalid).is_err());
-            assert!(process::stream_retire(0, invalid).is_err());
+        for built_in in [0, 1, 2] {
+            process::stream_open(0, built_in).expect("always known");
+            process::stream_retire(0, built_in).expect("always known");
         }
     });
 }

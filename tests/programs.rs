@@ -171,21 +171,32 @@ fn options() {
 fn host_memory() {
     let folder = Folder::with_libraries();
     let binary = compile(&folder, Path::new("tests/c/host_memory.c"), Language::C99);
+    let steps = [
+        "first_use",
+        "many_blocks",
+        "frees",
+        "other_stream",
+        "too_large",
+        "misuse",
+        "looks",
+        "giving_back",
+    ];
     let mut failed = 0;
-    for step in
-        ["first_use", "many_blocks", "frees", "other_stream", "too_large", "misuse", "giving_back"]
-    {
-        let run = |first: u32| {
-            let first = first.to_string();
-            let ended = common::run(in_sandbox(&folder, &binary).args([step, &first]));
-            assert!(ended.code == Some(0), "{step}, allocation {first} fails: {ended:#?}");
-            ended.out.trim().parse::<u32>().expect("a number")
-        };
-        let made = run(0);
-        for first in 1..=made {
-            run(first);
+    for conf in ["backing:pages", "backing:segments", "caching:off"] {
+        for step in steps {
+            let run = |first: u32| {
+                let first = first.to_string();
+                let mut command = in_sandbox(&folder, &binary);
+                let ended = common::run(command.args([step, &first]).env("CUDDY_CONF", conf));
+                assert!(ended.code == Some(0), "{conf}, {step}, allocation {first}: {ended:#?}");
+                ended.out.trim().parse::<u32>().expect("a number")
+            };
+            let made = run(0);
+            for first in 1..=made {
+                run(first);
+            }
+            failed += made;
         }
-        failed += made;
     }
     assert!(failed > 20, "only {failed} allocations were made: is the right library watched?");
 }

@@ -9,6 +9,7 @@
 //! holds from the next growth on).
 
 mod books;
+mod fence;
 mod fences;
 mod give_back;
 mod grow;
@@ -27,10 +28,11 @@ pub(crate) use self::snapshot::untouched;
 use std::sync::Condvar;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::books::{Books, Recorded};
+use self::books::Books;
+use self::fence::Spares;
 use self::pages::Pages;
 use crate::driver::{Context, Driver, StreamHandle};
-use crate::error::{DriverError, Error};
+use crate::error::{DriverError, Error, sentence};
 use crate::heap::{PageRun, Request};
 use crate::limbo::Use;
 use crate::mutants::mutant;
@@ -48,7 +50,7 @@ const RECORDING: u8 = 5;
 /// Rank of the lock around the books.
 const BOOKS: u8 = 6;
 /// Rank of the lock around the spare events.
-const EVENTS: u8 = 7;
+const SPARES: u8 = 7;
 
 /// What serves a device's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +82,7 @@ pub(crate) struct Device {
     recording: Lock<(), RECORDING>,
     books: Lock<Books, BOOKS>,
     /// Events of the device's own context that nobody uses.
-    events: Lock<Vec<Recorded>, EVENTS>,
+    spares: Lock<Spares, SPARES>,
 }
 
 /// What misses change, one at a time.
@@ -183,10 +185,14 @@ impl Device {
             drop(books);
             self.record(&begun, None);
         }
-        if !self.options.caching {
-            self.pass_back()?;
+        match self.options.caching {
+            true => Ok(()),
+            // The block is free. What there is no host memory to give back now, the next call does.
+            false => match self.pass_back() {
+                Err(Error::HostOutOfMemory) => Ok(()),
+                outcome => outcome,
+            },
         }
-        Ok(())
     }
 
     /// Notes that another stream uses the block: after its free it is not reused before the work
@@ -223,7 +229,7 @@ impl Device {
 
     /// Keeps a stream's handle until it is retired.
     pub(crate) fn open_stream(&self, stream: Named) -> Result<(), Error> {
-        let handle = created(stream)?;
+        let Some(handle) = created(stream) else { return Ok(()) };
         let id = match self.driver.has_stream_ids() {
             true => self.stream_id(handle)?,
             false => 0,
@@ -235,12 +241,13 @@ impl Device {
 
     /// Records a held stream's last fence, and never touches its handle again.
     pub(crate) fn retire_stream(&self, stream: Named) -> Result<(), Error> {
-        let handle = created(stream)?;
+        let Some(handle) = created(stream) else { return Ok(()) };
         let mut books = self.books.lock();
         let Some(last) = books.streams.retire(handle.0) else {
-            return Err(Error::InvalidStream(format!(
+            return Err(Error::InvalidStream(sentence!(
                 "stream {:#x} is not open on device {}: open it first, and retire it once",
-                handle.0, self.id.0
+                handle.0,
+                self.id.0
             )));
         };
         let home = books.streams.home(last.stream);
@@ -278,7 +285,7 @@ impl Device {
             return self.slot(stream);
         }
         if !self.driver.has_stream_ids() {
-            return Err(Error::InvalidStream(format!(
+            return Err(Error::InvalidStream(sentence!(
                 "this driver (CUDA {}) cannot tell one stream from another that comes to have the \
                  same handle: open stream {:#x} with cuddy_stream_open(), or set streams:trusted \
                  if the program destroys no stream",
@@ -346,22 +353,17 @@ impl Device {
     }
 }
 
-/// The handle of a stream that a program created.
-fn created(stream: Named) -> Result<StreamHandle, Error> {
-    match stream.raw {
-        0..=2 => Err(Error::InvalidStream(
-            "default streams (0, 1 and 2) are always known: they are neither opened nor retired"
-                .to_string(),
-        )),
-        handle => Ok(StreamHandle(handle)),
-    }
+/// The handle of a stream that a program created; `None` for a default stream (0, 1 and 2), which is
+/// always known.
+fn created(stream: Named) -> Option<StreamHandle> {
+    (stream.raw > 2).then_some(StreamHandle(stream.raw))
 }
 
 /// The driver refused a stream handle.
 fn bad_stream(stream: StreamHandle, error: DriverError) -> Error {
     match error.code {
         1 | 201 | 400 | 709 => {
-            Error::InvalidStream(format!("{:#x} is not a valid stream: {error}", stream.0))
+            Error::InvalidStream(sentence!("{:#x} is not a valid stream: {error}", stream.0))
         }
         _ => error.into(),
     }
@@ -369,5 +371,5 @@ fn bad_stream(stream: StreamHandle, error: DriverError) -> Error {
 
 /// 12040 as 12.4.
 fn version_text(version: i32) -> String {
-    format!("{}.{}", version / 1000, version % 1000 / 10)
+    sentence!("{}.{}", version / 1000, version % 1000 / 10)
 }

@@ -5,10 +5,11 @@ use std::sync::Condvar;
 use std::sync::atomic::AtomicU64;
 
 use super::books::Books;
+use super::fence::Spares;
 use super::pages::Pages;
 use super::{Device, Growing, Store};
 use crate::driver::{Context, Driver};
-use crate::error::Error;
+use crate::error::{Error, sentence};
 use crate::heap::Heap;
 use crate::limbo::Limbo;
 use crate::options::{Backing, Options};
@@ -78,7 +79,7 @@ impl Device {
             returned: Condvar::new(),
             recording: Lock::new(()),
             books: Lock::new(books),
-            events: Lock::new(Vec::new()),
+            spares: Lock::new(Spares::default()),
         };
         if let Some((start, bytes)) = range {
             device.add_range(start, bytes)?;
@@ -95,7 +96,7 @@ impl Device {
         let able = driver.has_virtual_memory(id)?;
         match options.backing {
             _ if !options.caching => Ok(Store::Segments),
-            Backing::Pages if !able => Err(Error::NotSupported(format!(
+            Backing::Pages if !able => Err(Error::NotSupported(sentence!(
                 "backing:pages needs virtual memory management, which device {} or its driver \
                  does not have: use backing:auto or backing:segments",
                 id.0

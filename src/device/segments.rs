@@ -7,7 +7,7 @@
 use super::reclaim::{Miss, Stop};
 use super::work::{Turn, Work};
 use super::{Device, open::SEGMENT_UNIT};
-use crate::error::Error;
+use crate::error::{Error, sentence};
 use crate::heap::{Block, PageRun};
 use crate::size::{GRANULE, align_up};
 use crate::types::{Address, Stamp};
@@ -36,21 +36,21 @@ impl Miss<'_> {
     }
 
     /// The sizes to try, larger ones first.
-    fn sizes(&self) -> Vec<u64> {
+    fn sizes(&self) -> impl Iterator<Item = u64> + use<> {
         let options = &self.work.device.options;
         let exact = self.request.bytes + self.request.alignment - GRANULE;
-        let mut sizes = match exact {
-            _ if !options.caching => vec![],
-            _ if exact <= options.segment_small / 2 => vec![options.segment_small],
-            _ if exact < options.segment_large / 2 => {
-                vec![options.segment_large, align_up(exact, SEGMENT_UNIT)]
-            }
-            _ => vec![align_up(exact, SEGMENT_UNIT)],
-        };
-        sizes.iter_mut().for_each(|bytes| *bytes = align_up(*bytes, GRANULE));
-        sizes.push(exact);
-        sizes.dedup();
-        sizes
+        let whole = align_up(exact, SEGMENT_UNIT);
+        // What repeats the size before it is left out below.
+        let sizes = match exact {
+            _ if !options.caching => [exact; 3],
+            _ if exact <= options.segment_small / 2 => [options.segment_small, exact, exact],
+            _ if exact < options.segment_large / 2 => [options.segment_large, whole, exact],
+            _ => [whole, exact, exact],
+        }
+        .map(|bytes| align_up(bytes, GRANULE));
+        (0..sizes.len())
+            .filter(move |&at| at == 0 || sizes[at] != sizes[at - 1])
+            .map(move |at| sizes[at])
     }
 
     /// Enters a segment into the books and takes the block from it.
@@ -63,7 +63,7 @@ impl Miss<'_> {
                 .owners
                 .set(start, bytes, device.id)
                 .and_then(|()| device.books.lock().heap.add_segment(start, bytes, clean)),
-            _ => Err(Error::NotSupported(format!(
+            _ => Err(Error::NotSupported(sentence!(
                 "the driver allocated at {start}, which is not aligned to {GRANULE} bytes"
             ))),
         };

@@ -211,7 +211,7 @@ impl Device {
         let heap = Heap::new(page)?;
         let home = Self::retain(self.driver, self.id)?;
         self.give_up_pages(home, growth);
-        self.events.lock().clear();
+        self.spares.lock().forget_events();
         let mut books = self.books.lock();
         let books = &mut *books;
         let live = books.heap.blocks().filter(|block| block.state == BlockState::Live);
