@@ -412,8 +412,9 @@ cuddy_status cuddy_trim(int device, size_t keep_bytes, size_t *freed);
 // Limits
 // -------------------------------------------------------------------------------------------------
 //
-// At every moment a device's reserved bytes are at most the lower of its two limits, one in bytes
-// and one as a share of its memory. Neither stands unless it is set here or as an option.
+// At every moment a device's reserved bytes are at most its limit. It has none unless one is set
+// here, in bytes or as a share of its memory (the later call holds), or by the options memory_limit
+// and memory_fraction (the lower of the two holds).
 
 // Sets the most that Cuddy may reserve on a device, in bytes.
 //
@@ -436,7 +437,7 @@ cuddy_status cuddy_set_memory_limit(int device, size_t bytes);
 // Thread-safe.
 cuddy_status cuddy_set_memory_fraction(int device, double fraction);
 
-// Tells the lower of a device's two limits.
+// Tells a device's limit.
 //
 // device: a device's number, or CUDDY_CURRENT_DEVICE.
 // bytes:  where to write it, in bytes; CUDDY_NO_LIMIT if there is none.

@@ -113,23 +113,38 @@ pub enum Error {
     Internal(&'static str),
 }
 
-/// The text of an error, made without insisting on host memory: where that runs out, it is cut.
-///
-/// `format!` aborts the process then.
-pub(crate) fn sentence(text: fmt::Arguments<'_>) -> String {
-    struct Growing(String);
-    impl fmt::Write for Growing {
-        fn write_str(&mut self, part: &str) -> fmt::Result {
-            self.0.try_reserve(part.len()).map_err(|_| fmt::Error)?;
-            self.0.push_str(part);
-            Ok(())
-        }
+/// Text that grows without insisting on host memory: where that runs out, it is cut.
+#[derive(Default)]
+pub(crate) struct Words(String);
+
+impl Words {
+    /// The text as far as it could be written.
+    pub(crate) fn into_string(self) -> String {
+        self.0
     }
-    let mut growing = Growing(String::new());
-    // An error only says that the text was cut.
-    let _ = fmt::Write::write_fmt(&mut growing, text);
-    growing.0
 }
+
+impl fmt::Write for Words {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        self.0.try_reserve(part.len()).map_err(|_| fmt::Error)?;
+        self.0.push_str(part);
+        Ok(())
+    }
+}
+
+/// The text of an error. `format!` would abort the process when host memory runs out.
+pub(crate) fn compose(text: fmt::Arguments<'_>) -> String {
+    let mut words = Words::default();
+    // An error only says that the text was cut.
+    let _ = fmt::Write::write_fmt(&mut words, text);
+    words.into_string()
+}
+
+/// `format!` by way of [`compose`].
+macro_rules! sentence {
+    ($($text:tt)*) => { $crate::error::compose(format_args!($($text)*)) };
+}
+pub(crate) use sentence;
 
 /// A driver function and the code that it returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

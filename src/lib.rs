@@ -3,6 +3,7 @@
 pub mod abi;
 pub(crate) mod device;
 pub(crate) mod driver;
+pub(crate) mod environment;
 pub mod error;
 pub(crate) mod hash;
 pub mod heap;

@@ -85,7 +85,7 @@ impl Configuration {
             if let Err(why) = configuration.apply(entry)
                 && configuration.rejected.try_reserve(1).is_ok()
             {
-                let entry = sentence(format_args!("{}", Printable(entry)));
+                let entry = sentence!("{}", Printable(entry));
                 configuration.rejected.push(Rejected { entry, why });
             }
         }
@@ -98,9 +98,9 @@ impl Configuration {
             return Err(match find(name.trim_ascii()) {
                 Ok(at) => {
                     let accepted = Accepted(&TABLE[at]);
-                    sentence(format_args!("write key:value, with a colon: {accepted}"))
+                    sentence!("write key:value, with a colon: {accepted}")
                 }
-                Err(unknown) => sentence(format_args!("write key:value, with a colon: {unknown}")),
+                Err(unknown) => sentence!("write key:value, with a colon: {unknown}"),
             });
         };
         let at = find(entry[..colon].trim_ascii())?;
@@ -120,10 +120,10 @@ impl Configuration {
         let mut options = self.options;
         read(row, value, &mut options).map_err(Error::InvalidOption)?;
         if in_use && row.changes == Changes::BeforeUse && options != self.options {
-            return Err(Error::InvalidOption(sentence(format_args!(
+            return Err(Error::InvalidOption(sentence!(
                 "{} cannot change after Cuddy has used a device: set it earlier, or in CUDDY_CONF",
                 row.name
-            ))));
+            )));
         }
         self.options = options;
         self.sources[at] = Source::Program;
@@ -180,7 +180,7 @@ fn find(name: &[u8]) -> Result<usize, String> {
     }
     let nearest = TABLE.iter().min_by_key(|row| distance(row.name.as_bytes(), name));
     let (name, nearest) = (Printable(name), Accepted(nearest.unwrap_or(&TABLE[0])));
-    Err(sentence(format_args!("there is no option \"{name}\", the nearest is {nearest}")))
+    Err(sentence!("there is no option \"{name}\", the nearest is {nearest}"))
 }
 
 #[cfg(test)]

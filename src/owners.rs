@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::error::Error;
+use crate::error::{Error, sentence};
 use crate::types::{Address, DeviceId};
 
 /// log2 of the bytes that share one owner.
@@ -42,7 +42,7 @@ impl Owners {
             .checked_add(bytes.saturating_sub(1))
             .filter(|last| last >> (CELL_BITS + LEAF_BITS + ROOT_BITS) == 0);
         let Some(last) = last else {
-            return Err(Error::NotSupported(format!(
+            return Err(Error::NotSupported(sentence!(
                 "the driver handed out {start}, an address beyond the 2^50 that Cuddy can serve"
             )));
         };

@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::error::Error;
+use crate::error::{Error, sentence};
 use crate::hash::ByNumber;
 use crate::types::{Stamp, StreamSlot};
 
@@ -74,6 +74,8 @@ struct Stream<E> {
 pub(crate) struct Streams<E> {
     streams: Vec<Stream<E>>,
     slots: HashMap<Key, StreamSlot, ByNumber>,
+    /// The slots that have fences: a miss looks at no others.
+    fenced: Vec<StreamSlot>,
 }
 
 /// The slot of the legacy default stream.
@@ -84,7 +86,8 @@ const MOST_SLOTS: usize = 1 << 24;
 impl<E: Clone> Streams<E> {
     /// The registry of a device whose own context is `home`: it knows the legacy stream.
     pub(crate) fn new(home: Home) -> Result<Self, Error> {
-        let mut streams = Self { streams: Vec::new(), slots: HashMap::default() };
+        let mut streams =
+            Self { streams: Vec::new(), slots: HashMap::default(), fenced: Vec::new() };
         let legacy = streams.add(Key::Legacy, Kind::Legacy, 1, 0, home)?;
         debug_assert_eq!(legacy, LEGACY);
         Ok(streams)
@@ -109,7 +112,7 @@ impl<E: Clone> Streams<E> {
         home: Home,
     ) -> Result<StreamSlot, Error> {
         if self.streams.len() >= MOST_SLOTS {
-            return Err(Error::InvalidStream(format!(
+            return Err(Error::InvalidStream(sentence!(
                 "{MOST_SLOTS} streams have been used on this device, which is the most"
             )));
         }
@@ -232,8 +235,11 @@ impl<E: Clone> Streams<E> {
     /// Keeps the token of a begun fence; gives it back if host memory ran out.
     pub(crate) fn attach(&mut self, stamp: Stamp, fence: E) -> Result<(), E> {
         let fences = &mut self.streams[stamp.stream.0 as usize].fences;
-        if fences.try_reserve(1).is_err() {
+        if fences.try_reserve(1).is_err() || self.fenced.try_reserve(1).is_err() {
             return Err(fence);
+        }
+        if fences.is_empty() {
+            self.fenced.push(stamp.stream);
         }
         let place = fences.partition_point(|(epoch, _)| *epoch <= stamp.epoch);
         fences.insert(place, (stamp.epoch, fence));
@@ -248,11 +254,11 @@ impl<E: Clone> Streams<E> {
         Some((Stamp { stream: stamp.stream, epoch: *epoch }, fence.clone()))
     }
 
-    /// The oldest fence of each stream that has one: `each` is asked in slot order.
+    /// The oldest fence of each stream that has one.
     pub(crate) fn oldest_fences(&self, mut each: impl FnMut(Stamp, &E)) {
-        for (index, stream) in self.streams.iter().enumerate() {
-            if let Some((epoch, fence)) = stream.fences.front() {
-                each(Stamp { stream: StreamSlot(index as u32), epoch: *epoch }, fence);
+        for &stream in &self.fenced {
+            if let Some((epoch, fence)) = self.streams[stream.0 as usize].fences.front() {
+                each(Stamp { stream, epoch: *epoch }, fence);
             }
         }
     }
@@ -262,12 +268,16 @@ impl<E: Clone> Streams<E> {
     pub(crate) fn pass(&mut self, stamp: Stamp) -> Option<E> {
         let stream = &mut self.streams[stamp.stream.0 as usize];
         stream.passed = stream.passed.max(stamp.epoch);
-        let covered = stream.fences.front().is_some_and(|(epoch, _)| *epoch <= stamp.epoch);
-        if covered { stream.fences.pop_front().map(|(_, fence)| fence) } else { None }
+        let (_, fence) = stream.fences.pop_front_if(|(epoch, _)| *epoch <= stamp.epoch)?;
+        if stream.fences.is_empty() {
+            self.fenced.retain(|fenced| *fenced != stamp.stream);
+        }
+        Some(fence)
     }
 
     /// The device's own context was replaced by `home`: no work is left, and no created stream.
     pub(crate) fn reset(&mut self, home: Home) {
+        self.fenced.clear();
         for stream in &mut self.streams {
             stream.fences.clear();
             stream.passed = stream.epoch;
@@ -320,8 +330,15 @@ mod tests {
         streams.attach(second, 2).expect("host memory");
         streams.attach(first, 1).expect("host memory");
         assert_eq!(streams.fence_of(first), Some((first, 1)));
+        let oldest = |streams: &Streams<u32>| {
+            let mut seen = Vec::new();
+            streams.oldest_fences(|stamp, token| seen.push((stamp, *token)));
+            seen
+        };
+        assert_eq!(oldest(&streams), [(first, 1)]);
         let done: Vec<_> = std::iter::from_fn(|| streams.pass(second)).collect();
         assert_eq!(done, [1, 2]);
+        assert_eq!(oldest(&streams), []);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 mod machine;
 
-use machine::*;
 use cuddy::error::{Error, cuddy_status};
 use cuddy::process;
+use machine::*;
 
 fn text(error: &Error) -> String {
     error.to_string()
@@ -133,7 +133,9 @@ fn growing_sizes_leave_one_block_behind() {
             machine.use_device(0);
             for mib in 4..200 {
                 let block = malloc(mib * MIB, 0).expect("one block fits");
-                machine.fill(0, block, mib as u8, mib * MIB);
+                for offset in [0, mib * MIB / 2, mib * MIB - 1] {
+                    machine.fill(0, block + offset, mib as u8, 1);
+                }
                 process::free(block).expect("live");
                 let now = stats(0);
                 assert!(now.reserved <= GIB && now.allocated == 0);
@@ -377,6 +379,24 @@ fn a_full_device_explains_itself() {
         assert_eq!((free, total), (1024 * MIB - 512 * MIB - 100 * MIB, GIB));
         process::set_memory_limit(0, 120 * MIB).expect("a device");
         assert_eq!(process::mem_get_info(0).expect("a device").0, 20 * MIB);
+        process::free(live).expect("live");
+    });
+}
+
+#[test]
+fn a_hopeless_request_asks_the_driver_for_nothing() {
+    let environment = [("SIMCUDA_MEMORY", "512MiB")];
+    isolated("a_hopeless_request_asks_the_driver_for_nothing", &environment, |machine| {
+        let live = malloc(300 * MIB, 0).expect("fits");
+        let before = (machine.sim.calls("cuMemCreate"), machine.sim.calls("cuMemAddressReserve"));
+        for bytes in [213 * MIB, GIB, 1 << 50, 1 << 60, 1 << 62] {
+            let error = malloc(bytes, 0).expect_err("the device is smaller");
+            assert_eq!(status(&error), cuddy_status::CUDDY_ERROR_OUT_OF_MEMORY);
+            assert!(text(&error).contains(&format!("({bytes} bytes) were asked for")), "{error}");
+        }
+        let after = (machine.sim.calls("cuMemCreate"), machine.sim.calls("cuMemAddressReserve"));
+        assert_eq!(after, before);
+        assert_eq!(stats(0).out_of_memory_count, 5);
         process::free(live).expect("live");
     });
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The floors, lowest first. The ground has steps in it: errors name addresses, locks give errors.
 const FLOORS: [&[&str]; 7] = [
-    &["hash", "mutants", "size", "types"],
+    &["environment", "hash", "mutants", "size", "types"],
     &["error"],
     &["sync"],
     &["driver", "heap", "limbo", "options", "owners", "stats", "streams"],
@@ -15,8 +15,9 @@ const FLOORS: [&[&str]; 7] = [
     &["abi"],
 ];
 
-/// Where code may be unsafe, and may name libc: the door to CUDA, the faces' pointers, the locks.
-const UNSAFE: [&str; 3] = ["driver", "abi", "sync"];
+/// Where code may be unsafe, and may name libc: the door to CUDA, the faces' pointers, the locks, and
+/// what the process was given.
+const UNSAFE: [&str; 4] = ["abi", "driver", "environment", "sync"];
 
 /// The only module that may name cudarc.
 const CUDA: &str = "driver";

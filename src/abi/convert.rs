@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt::Arguments;
 
-use crate::error::{Error, sentence};
+use crate::error::{Error, compose};
 
 /// A stream's handle, as the CUDA driver and runtime give it out: `CUstream`, `cudaStream_t`.
 ///
@@ -13,7 +13,7 @@ pub type cuddy_stream = *mut c_void;
 
 /// An argument outside what is accepted.
 pub(super) fn invalid(argument: &'static str, why: Arguments<'_>) -> Error {
-    Error::InvalidArgument { argument, why: sentence(why) }
+    Error::InvalidArgument { argument, why: compose(why) }
 }
 
 /// Refuses a NULL pointer by the name of its argument.

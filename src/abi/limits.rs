@@ -1,7 +1,8 @@
 //! Limits.
 //!
-//! At every moment a device's reserved bytes are at most the lower of its two limits, one in bytes
-//! and one as a share of its memory. Neither stands unless it is set here or as an option.
+//! At every moment a device's reserved bytes are at most its limit. It has none unless one is set
+//! here, in bytes or as a share of its memory (the later call holds), or by the options memory_limit
+//! and memory_fraction (the lower of the two holds).
 
 use std::ffi::c_int;
 
@@ -37,7 +38,7 @@ pub extern "C" fn cuddy_set_memory_fraction(device: c_int, fraction: f64) -> cud
     guarded(|| process::set_memory_fraction(device, fraction))
 }
 
-/// Tells the lower of a device's two limits.
+/// Tells a device's limit.
 ///
 /// device: a device's number, or CUDDY_CURRENT_DEVICE.
 /// bytes:  where to write it, in bytes; CUDDY_NO_LIMIT if there is none.

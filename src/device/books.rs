@@ -7,9 +7,8 @@
 //! under way.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
-use crate::driver::Event;
+use super::fence::Fence;
 use crate::error::Error;
 use crate::hash::ByNumber;
 use crate::heap::{Block, FreeError, Heap, Request, Standing};
@@ -18,17 +17,6 @@ use crate::mutants::mutant;
 use crate::stats::cuddy_stats;
 use crate::streams::{Home, Streams};
 use crate::types::{Address, DeviceId, Stamp, StreamSlot};
-
-/// An event that was recorded behind a stream's (or a whole context's) work.
-#[derive(Debug)]
-pub(super) struct Recorded {
-    pub event: Event,
-    /// The context that the event is of.
-    pub home: Home,
-}
-
-/// A fence, as the stream registry keeps it: the event goes back to the pool with the last copy.
-pub(super) type Fence = Arc<Recorded>;
 
 /// All that is known about a device without asking its driver.
 pub(super) struct Books {
@@ -123,9 +111,9 @@ impl Books {
     /// The error for an address that cannot be freed.
     fn explain(&self, device: DeviceId, address: Address, error: FreeError) -> Error {
         match error {
+            _ if self.lost.contains(&address.0) => Error::DeviceReset(device.0),
             FreeError::AlreadyFree => Error::DoubleFree(address),
             FreeError::Interior { start } => Error::InteriorPointer { pointer: address, start },
-            FreeError::Foreign if self.lost.contains(&address.0) => Error::DeviceReset(device.0),
             FreeError::Foreign => Error::ForeignPointer(address),
         }
     }
@@ -154,12 +142,17 @@ impl Books {
     }
 
     /// The slots that have at least a page (or a segment) free, `first` in front.
-    pub(super) fn slots_with_free(&self, first: StreamSlot, bytes: u64) -> Vec<StreamSlot> {
+    pub(super) fn slots_with_free(
+        &self,
+        first: StreamSlot,
+        bytes: u64,
+    ) -> Result<Vec<StreamSlot>, Error> {
+        let mut slots = Vec::new();
+        slots.try_reserve(self.streams.len() + 1).map_err(|_| Error::HostOutOfMemory)?;
         let others = (0..self.streams.len() as u32).map(StreamSlot).filter(|slot| *slot != first);
-        std::iter::once(first)
-            .chain(others)
-            .filter(|slot| self.heap.largest_free(*slot) >= bytes)
-            .collect()
+        let all = std::iter::once(first).chain(others);
+        slots.extend(all.filter(|slot| self.heap.largest_free(*slot) >= bytes));
+        Ok(slots)
     }
 
     /// Proves that the counters agree with the heap. For moments when no miss is under way.

@@ -5,12 +5,10 @@
 //! before the beginning is covered. A fence that could not be recorded loses nothing: its stamp is
 //! covered by any later one, or by a wait for the whole context.
 
-use std::sync::Arc;
-
 use super::Device;
-use super::books::{Fence, Recorded};
+use super::fence::Fence;
 use super::work::{CONTEXT_IS_DESTROYED, is_gone};
-use crate::driver::{Context, Inside, StreamHandle};
+use crate::driver::{Context, Event, Inside, StreamHandle};
 use crate::error::{DriverError, Error};
 use crate::streams::Home;
 use crate::sync::thread_number;
@@ -18,6 +16,9 @@ use crate::types::{Stamp, StreamSlot};
 
 /// The driver's answer about an event that belongs to a captured graph.
 const CAPTURED_EVENT: i32 = 907;
+
+/// What the driver would say if host memory ran out for an event.
+const OUT_OF_MEMORY: i32 = 2;
 
 /// What to wait for.
 pub(super) enum Wait {
@@ -31,6 +32,7 @@ impl Device {
     /// Records the fences that were begun, as well as can be: what fails is left to be waited for.
     pub(super) fn record(&self, begun: &[Stamp], passing: Option<(StreamSlot, usize)>) {
         for &stamp in begun {
+            let recording = self.recording.lock();
             let books = self.books.lock();
             if books.streams.passed(stamp) || books.streams.fence_of(stamp).is_some() {
                 continue;
@@ -40,7 +42,10 @@ impl Device {
             drop(books);
             match handle {
                 Some(handle) => self.record_on(stamp, StreamHandle(handle), home),
-                None if self.driver.has_context_events() => self.record_over(home),
+                None if self.driver.has_context_events() => {
+                    drop(recording);
+                    self.record_over(home);
+                }
                 None => {}
             }
         }
@@ -71,20 +76,26 @@ impl Device {
     fn with_event(
         &self,
         home: Home,
-        record: impl FnOnce(&Inside<'_>, crate::driver::Event) -> Result<(), DriverError>,
+        record: impl FnOnce(&Inside<'_>, Event) -> Result<(), DriverError>,
     ) -> Result<Fence, DriverError> {
         self.check_alive(home)?;
         let inside = self.driver.enter(Context(home.context), self.id, &self.calls)?;
         let own = self.books.lock().home == home;
-        let spare = own.then(|| self.events.lock().pop()).flatten();
-        let recorded = match spare {
-            Some(recorded) => recorded,
-            None => Recorded { event: inside.event_create()?, home },
+        let Some((count, spare)) = self.spares.lock().take(own) else {
+            return Err(DriverError { function: "cuEventCreate", code: OUT_OF_MEMORY });
         };
-        match record(&inside, recorded.event) {
-            Ok(()) => Ok(Arc::new(recorded)),
+        let event = match spare.map_or_else(|| inside.event_create(), Ok) {
+            Ok(event) => event,
             Err(error) => {
-                self.recycle(Arc::new(recorded));
+                self.spares.lock().give(count, None);
+                return Err(error);
+            }
+        };
+        let fence = Fence::new(event, home, count);
+        match record(&inside, event) {
+            Ok(()) => Ok(fence),
+            Err(error) => {
+                self.recycle(fence);
                 Err(error)
             }
         }
@@ -105,20 +116,17 @@ impl Device {
 
     /// Lets go of one copy of a fence. The last one gives the event back to be used again.
     pub(super) fn recycle(&self, fence: Fence) {
-        let Some(recorded) = Arc::into_inner(fence) else { return };
-        if self.books.lock().home == recorded.home {
-            let mut events = self.events.lock();
-            if events.try_reserve(1).is_ok() {
-                events.push(recorded);
-                return;
-            }
+        let Some((event, home, count)) = fence.into_parts() else { return };
+        if self.books.lock().home == home {
+            self.spares.lock().give(count, Some(event));
+            return;
         }
+        self.spares.lock().give(count, None);
         // Of another context: it cannot be kept. If that one is gone, so is its event.
-        if self.check_alive(recorded.home).is_ok()
-            && let Ok(inside) =
-                self.driver.enter(Context(recorded.home.context), self.id, &self.calls)
+        if self.check_alive(home).is_ok()
+            && let Ok(inside) = self.driver.enter(Context(home.context), self.id, &self.calls)
         {
-            let _ = inside.event_destroy(recorded.event);
+            let _ = inside.event_destroy(event);
         }
     }
 
@@ -147,13 +155,13 @@ impl Device {
 
     /// Whether a fence is over.
     fn is_over(&self, inside: &Inside<'_>, fence: &Fence) -> Result<bool, Error> {
-        match self.check_alive(fence.home) {
+        match self.check_alive(fence.home()) {
             Ok(()) => {}
             // The context is gone, and all its work with it.
             Err(error) if is_gone(error) => return Ok(true),
             Err(error) => return Err(error.into()),
         }
-        match inside.event_is_done(fence.event) {
+        match inside.event_is_done(fence.event()) {
             Ok(done) => Ok(done),
             // It says nothing about the stream's own work; a wait for more will have to do.
             Err(DriverError { code: CAPTURED_EVENT, .. }) => Ok(false),
@@ -182,6 +190,7 @@ impl Device {
         let mut waits: Vec<Wait> = Vec::new();
         waits.try_reserve(stamps.len()).map_err(|_| Error::HostOutOfMemory)?;
         for &stamp in stamps {
+            let _recording = self.recording.lock();
             let mut books = self.books.lock();
             if books.streams.passed(stamp) {
                 continue;
@@ -229,7 +238,7 @@ impl Device {
                     self.pass(*stamp);
                     return Ok(());
                 }
-                Err(DriverError { code: CAPTURED_EVENT, .. }) => fence.home,
+                Err(DriverError { code: CAPTURED_EVENT, .. }) => fence.home(),
                 Err(error) => return Err(error.into()),
             },
         };
@@ -237,8 +246,8 @@ impl Device {
     }
 
     fn wait_fence(&self, inside: &Inside<'_>, fence: &Fence) -> Result<(), DriverError> {
-        match self.check_alive(fence.home) {
-            Ok(()) => inside.event_synchronize(fence.event),
+        match self.check_alive(fence.home()) {
+            Ok(()) => inside.event_synchronize(fence.event()),
             Err(error) if is_gone(error) => Ok(()),
             Err(error) => Err(error),
         }

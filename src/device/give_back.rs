@@ -15,7 +15,11 @@ impl Device {
     /// Gives cached memory back until no more than `keep` bytes are reserved. Waits for the streams
     /// that used it last. How many bytes were given back.
     pub(crate) fn trim(&self, keep: u64) -> Result<u64, Error> {
-        let Turn::Mine(mut work) = Work::begin(self, None)? else { return Ok(0) };
+        let mut work = match Work::begin(self, None) {
+            Ok(Turn::Mine(work)) => work,
+            Ok(Turn::Reset) | Err(Error::Shutdown) => return Ok(0),
+            Err(error) => return Err(error),
+        };
         let before = self.books.lock().stats.reserved;
         let outcome = work.trim(keep);
         let books = self.books.lock();

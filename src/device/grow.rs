@@ -44,16 +44,23 @@ impl Miss<'_> {
 
     /// Claims the place that needs the fewest new pages, on more addresses if need be.
     fn make_plan(&mut self) -> Result<Option<Growth>, Stop> {
-        let device = self.work.device;
-        let plan = device.books.lock().heap.claim_growth(&self.request, u64::MAX)?;
+        let plan = self.claim_place()?;
         if plan.is_some() {
             return Ok(plan);
         }
         let bytes = self.request.bytes + self.request.alignment;
-        if !device.reserve_more(self.work.growing(), bytes)? {
-            return Ok(None);
+        match self.work.device.reserve_more(bytes)? {
+            true => self.claim_place(),
+            false => Ok(None),
         }
-        Ok(device.books.lock().heap.claim_growth(&self.request, u64::MAX)?)
+    }
+
+    fn claim_place(&mut self) -> Result<Option<Growth>, Stop> {
+        let mut books = self.work.device.books.lock();
+        let before = books.heap.figures().claimed_mapped;
+        let plan = books.heap.claim_growth(&self.request, u64::MAX)?;
+        self.beside = books.heap.figures().claimed_mapped - before;
+        Ok(plan)
     }
 
     /// Brings the kept handles up to `need` bytes. How many bytes are short.
@@ -146,10 +153,13 @@ impl Miss<'_> {
         stuck
     }
 
-    /// Puts a claimed place back, but for pages that are stuck in it.
+    /// Puts a claimed place back. With pages stuck in it, it stays claimed for ever, and the free
+    /// memory beside them with it.
     fn abort(&mut self, plan: Growth, stuck: &[PageRun]) -> Result<(), Stop> {
-        if stuck.is_empty() {
-            self.work.device.books.lock().heap.abort_growth(plan)?;
+        let mut books = self.work.device.books.lock();
+        match stuck {
+            [] => books.heap.abort_growth(plan)?,
+            _ => books.stats.quarantined += self.beside,
         }
         Ok(())
     }

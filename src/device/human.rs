@@ -1,6 +1,8 @@
 #![forbid(unsafe_code)]
 //! Bytes for people: `1.50 GiB`.
 
+use crate::error::sentence;
+
 /// The bytes with a unit, three digits that count: `512 B`, `20.0 MiB`, `1.50 GiB`.
 pub(super) fn short(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -15,14 +17,14 @@ pub(super) fn short(bytes: u64) -> String {
         value if value < 9.995 => 2,
         _ => 1,
     };
-    format!("{value:.digits$} {}", UNITS[unit])
+    sentence!("{value:.digits$} {}", UNITS[unit])
 }
 
 /// The bytes with a unit, and exactly: `1.50 GiB (1610612736 bytes)`.
 pub(super) fn exact(bytes: u64) -> String {
     match bytes {
-        0..1024 => format!("{bytes} bytes"),
-        _ => format!("{} ({bytes} bytes)", short(bytes)),
+        0..1024 => sentence!("{bytes} bytes"),
+        _ => sentence!("{} ({bytes} bytes)", short(bytes)),
     }
 }
 

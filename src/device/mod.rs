@@ -9,6 +9,7 @@
 //! holds from the next growth on).
 
 mod books;
+mod fence;
 mod fences;
 mod give_back;
 mod grow;
@@ -27,11 +28,12 @@ pub(crate) use self::snapshot::untouched;
 use std::sync::Condvar;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::books::{Books, Recorded};
+use self::books::Books;
+use self::fence::Spares;
 use self::pages::Pages;
 use crate::driver::{Context, Driver, StreamHandle};
-use crate::error::{DriverError, Error};
-use crate::heap::Request;
+use crate::error::{DriverError, Error, sentence};
+use crate::heap::{PageRun, Request};
 use crate::limbo::Use;
 use crate::mutants::mutant;
 use crate::options::{Options, StreamTrust};
@@ -43,10 +45,12 @@ use crate::types::{Address, DeviceId, Stamp, StreamSlot};
 
 /// Rank of the lock that makes misses take turns.
 const GROWTH: u8 = 4;
+/// Rank of the lock that keeps handles valid while they are recorded on.
+const RECORDING: u8 = 5;
 /// Rank of the lock around the books.
-const BOOKS: u8 = 5;
+const BOOKS: u8 = 6;
 /// Rank of the lock around the spare events.
-const EVENTS: u8 = 6;
+const SPARES: u8 = 7;
 
 /// What serves a device's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +77,19 @@ pub(crate) struct Device {
     growth: Lock<Growing, GROWTH>,
     /// Told when a miss that waited for the GPU has come back.
     returned: Condvar,
+    /// Held from looking a stream's handle up to having recorded on it; retiring a stream waits for
+    /// it, since the stream may be destroyed after that.
+    recording: Lock<(), RECORDING>,
     books: Lock<Books, BOOKS>,
     /// Events of the device's own context that nobody uses.
-    events: Lock<Vec<Recorded>, EVENTS>,
+    spares: Lock<Spares, SPARES>,
 }
 
 /// What misses change, one at a time.
 struct Growing {
     pages: Pages,
+    /// Segments that the driver failed to take back; they stay claimed.
+    stuck: Vec<PageRun>,
     /// Misses that wait for the GPU, holding claims.
     waiting: usize,
 }
@@ -176,10 +185,14 @@ impl Device {
             drop(books);
             self.record(&begun, None);
         }
-        if !self.options.caching {
-            self.pass_back()?;
+        match self.options.caching {
+            true => Ok(()),
+            // The block is free. What there is no host memory to give back now, the next call does.
+            false => match self.pass_back() {
+                Err(Error::HostOutOfMemory) => Ok(()),
+                outcome => outcome,
+            },
         }
-        Ok(())
     }
 
     /// Notes that another stream uses the block: after its free it is not reused before the work
@@ -216,7 +229,7 @@ impl Device {
 
     /// Keeps a stream's handle until it is retired.
     pub(crate) fn open_stream(&self, stream: Named) -> Result<(), Error> {
-        let handle = created(stream)?;
+        let Some(handle) = created(stream) else { return Ok(()) };
         let id = match self.driver.has_stream_ids() {
             true => self.stream_id(handle)?,
             false => 0,
@@ -228,16 +241,18 @@ impl Device {
 
     /// Records a held stream's last fence, and never touches its handle again.
     pub(crate) fn retire_stream(&self, stream: Named) -> Result<(), Error> {
-        let handle = created(stream)?;
+        let Some(handle) = created(stream) else { return Ok(()) };
         let mut books = self.books.lock();
         let Some(last) = books.streams.retire(handle.0) else {
-            return Err(Error::InvalidStream(format!(
+            return Err(Error::InvalidStream(sentence!(
                 "stream {:#x} is not open on device {}: open it first, and retire it once",
-                handle.0, self.id.0
+                handle.0,
+                self.id.0
             )));
         };
         let home = books.streams.home(last.stream);
         drop(books);
+        let _nobody_records = self.recording.lock();
         self.record_on(last, handle, home);
         Ok(())
     }
@@ -270,7 +285,7 @@ impl Device {
             return self.slot(stream);
         }
         if !self.driver.has_stream_ids() {
-            return Err(Error::InvalidStream(format!(
+            return Err(Error::InvalidStream(sentence!(
                 "this driver (CUDA {}) cannot tell one stream from another that comes to have the \
                  same handle: open stream {:#x} with cuddy_stream_open(), or set streams:trusted \
                  if the program destroys no stream",
@@ -338,22 +353,17 @@ impl Device {
     }
 }
 
-/// The handle of a stream that a program created.
-fn created(stream: Named) -> Result<StreamHandle, Error> {
-    match stream.raw {
-        0..=2 => Err(Error::InvalidStream(
-            "default streams (0, 1 and 2) are always known: they are neither opened nor retired"
-                .to_string(),
-        )),
-        handle => Ok(StreamHandle(handle)),
-    }
+/// The handle of a stream that a program created; `None` for a default stream (0, 1 and 2), which is
+/// always known.
+fn created(stream: Named) -> Option<StreamHandle> {
+    (stream.raw > 2).then_some(StreamHandle(stream.raw))
 }
 
 /// The driver refused a stream handle.
 fn bad_stream(stream: StreamHandle, error: DriverError) -> Error {
     match error.code {
         1 | 201 | 400 | 709 => {
-            Error::InvalidStream(format!("{:#x} is not a valid stream: {error}", stream.0))
+            Error::InvalidStream(sentence!("{:#x} is not a valid stream: {error}", stream.0))
         }
         _ => error.into(),
     }
@@ -361,5 +371,5 @@ fn bad_stream(stream: StreamHandle, error: DriverError) -> Error {
 
 /// 12040 as 12.4.
 fn version_text(version: i32) -> String {
-    format!("{}.{}", version / 1000, version % 1000 / 10)
+    sentence!("{}.{}", version / 1000, version % 1000 / 10)
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::human::exact;
 use super::reclaim::Miss;
 use super::{Device, Store};
-use crate::error::{DriverError, Error};
+use crate::error::{DriverError, Error, Words, sentence};
 use crate::heap::Figures;
 use crate::stats::cuddy_stats;
 
@@ -60,7 +60,7 @@ impl Device {
     /// The error for a request that no device can ever serve.
     pub(super) fn beyond_reach(&self, asked: u64) -> Error {
         self.books.lock().stats.out_of_memory_count += 1;
-        Error::OutOfMemory(format!(
+        Error::OutOfMemory(sentence!(
             "{} were asked for on device {}, which is more than any device has: it has {}. \
              A size like this is usually a negative number or an overflow in the program.",
             exact(asked),
@@ -73,7 +73,9 @@ impl Device {
 impl Scene {
     /// The explanation, as sentences.
     fn text(&self) -> String {
-        let mut text = format!(
+        let mut text = Words::default();
+        let _ = write!(
+            text,
             "{} were asked for on device {}, and could not be had. ",
             exact(self.asked),
             self.device
@@ -83,14 +85,14 @@ impl Scene {
         self.ranges(&mut text);
         self.outside(&mut text);
         self.advice(&mut text);
-        text
+        text.into_string()
     }
 
     fn limited(&self) -> bool {
         self.refused.is_none() && !self.unreachable && self.stats.limit != u64::MAX
     }
 
-    fn cause(&self, text: &mut String) {
+    fn cause(&self, text: &mut Words) {
         let limit = self.stats.limit;
         let left = limit.saturating_sub(self.stats.reserved);
         let _ = match self.refused {
@@ -111,7 +113,7 @@ impl Scene {
         };
     }
 
-    fn holdings(&self, text: &mut String) {
+    fn holdings(&self, text: &mut Words) {
         let stats = &self.stats;
         let blocks = if stats.live_block_count == 1 { "block" } else { "blocks" };
         let _ = write!(
@@ -145,13 +147,13 @@ impl Scene {
                 exact(stats.quarantined)
             );
         }
-        text.push_str(". ");
+        let _ = text.write_str(". ");
     }
 
-    fn ranges(&self, text: &mut String) {
+    fn ranges(&self, text: &mut Words) {
         let (own, any) = self.largest;
         if any == 0 {
-            text.push_str("No range of its memory is free. ");
+            let _ = text.write_str("No range of its memory is free. ");
             return;
         }
         let _ = write!(text, "The largest free range is {}", exact(any));
@@ -162,7 +164,7 @@ impl Scene {
             }
         };
         let aligned = if self.alignment > 512 {
-            format!(" aligned to {} bytes", self.alignment)
+            sentence!(" aligned to {} bytes", self.alignment)
         } else {
             String::new()
         };
@@ -179,7 +181,7 @@ impl Scene {
         };
     }
 
-    fn outside(&self, text: &mut String) {
+    fn outside(&self, text: &mut Words) {
         let Some((free, total)) = self.driver else { return };
         let used = total.saturating_sub(free).saturating_sub(self.stats.reserved);
         let _ = write!(
@@ -192,12 +194,12 @@ impl Scene {
         );
     }
 
-    fn advice(&self, text: &mut String) {
+    fn advice(&self, text: &mut Words) {
         let used_outside = self.driver.map_or(0, |(free, total)| {
             total.saturating_sub(free).saturating_sub(self.stats.reserved)
         });
         let total = self.driver.map_or(u64::MAX, |(_, total)| total);
-        text.push_str(if self.asked > total {
+        let _ = text.write_str(if self.asked > total {
             "Ask for less: the whole device is smaller than this."
         } else if self.limited() {
             "Free blocks that are not needed, ask for less, or raise the limit with \

@@ -5,10 +5,11 @@ use std::sync::Condvar;
 use std::sync::atomic::AtomicU64;
 
 use super::books::Books;
+use super::fence::Spares;
 use super::pages::Pages;
 use super::{Device, Growing, Store};
 use crate::driver::{Context, Driver};
-use crate::error::Error;
+use crate::error::{Error, sentence};
 use crate::heap::Heap;
 use crate::limbo::Limbo;
 use crate::options::{Backing, Options};
@@ -74,13 +75,14 @@ impl Device {
             total,
             shows_free_memory,
             calls,
-            growth: Lock::new(Growing { pages: Pages::new(page), waiting: 0 }),
+            growth: Lock::new(Growing { pages: Pages::new(page), stuck: Vec::new(), waiting: 0 }),
             returned: Condvar::new(),
+            recording: Lock::new(()),
             books: Lock::new(books),
-            events: Lock::new(Vec::new()),
+            spares: Lock::new(Spares::default()),
         };
         if let Some((start, bytes)) = range {
-            device.add_range(&mut device.growth.lock(), start, bytes)?;
+            device.add_range(start, bytes)?;
         }
         Ok(device)
     }
@@ -94,7 +96,7 @@ impl Device {
         let able = driver.has_virtual_memory(id)?;
         match options.backing {
             _ if !options.caching => Ok(Store::Segments),
-            Backing::Pages if !able => Err(Error::NotSupported(format!(
+            Backing::Pages if !able => Err(Error::NotSupported(sentence!(
                 "backing:pages needs virtual memory management, which device {} or its driver \
                  does not have: use backing:auto or backing:segments",
                 id.0
@@ -112,34 +114,26 @@ impl Device {
     }
 
     /// Makes addresses that the driver reserved part of the heap; gives them back if that fails.
-    pub(super) fn add_range(
-        &self,
-        growing: &mut Growing,
-        start: Address,
-        bytes: u64,
-    ) -> Result<(), Error> {
-        let ranges = &mut growing.pages.ranges;
-        let added = ranges
-            .try_reserve(1)
-            .map_err(|_| Error::HostOutOfMemory)
-            .and_then(|()| self.owners.set(start, bytes, self.id))
+    fn add_range(&self, start: Address, bytes: u64) -> Result<(), Error> {
+        let added = self
+            .owners
+            .set(start, bytes, self.id)
             .and_then(|()| self.books.lock().heap.add_range(start, bytes));
-        match added {
-            Ok(()) => ranges.push((start, bytes)),
-            Err(_) => drop(self.driver.address_free(start.0, bytes)),
+        if added.is_err() {
+            let _ = self.driver.address_free(start.0, bytes);
         }
         added
     }
 
     /// More addresses, enough for a block of `bytes`. `false` if the driver has none.
-    pub(super) fn reserve_more(&self, growing: &mut Growing, bytes: u64) -> Result<bool, Error> {
+    pub(super) fn reserve_more(&self, bytes: u64) -> Result<bool, Error> {
         let Store::Pages(page) = self.store else { return Ok(false) };
         let least = align_up(bytes, page);
         let wanted = first_range(&self.options, self.total, page).max(least);
         match reserve_down_to(self.driver, wanted, least.max(LEAST_RANGE.min(wanted)), page)? {
             None => Ok(false),
             Some((start, bytes)) => {
-                self.add_range(growing, start, bytes)?;
+                self.add_range(start, bytes)?;
                 Ok(true)
             }
         }

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use crate::driver::Memory;
 use crate::error::Error;
 use crate::hash::ByNumber;
-use crate::types::Address;
 
 /// The handles of one device.
 #[derive(Debug)]
@@ -17,13 +16,11 @@ pub(super) struct Pages {
     page_bytes: u64,
     mapped: HashMap<u64, Memory, ByNumber>,
     kept: Vec<Memory>,
-    /// Address ranges got from the driver: start and bytes.
-    pub(super) ranges: Vec<(Address, u64)>,
 }
 
 impl Pages {
     pub(super) fn new(page_bytes: u64) -> Self {
-        Self { page_bytes, mapped: HashMap::default(), kept: Vec::new(), ranges: Vec::new() }
+        Self { page_bytes, mapped: HashMap::default(), kept: Vec::new() }
     }
 
     /// Makes room for `count` more handles, wherever they go.

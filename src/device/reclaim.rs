@@ -16,6 +16,8 @@ pub(super) struct Miss<'d> {
     pub request: Request,
     /// The place claimed for the block, while memory for it is gathered.
     pub plan: Option<Growth>,
+    /// Bytes of free memory that the place takes in beside its new pages.
+    pub beside: u64,
     /// Bytes that are lacking to carry the plan out.
     pub short: u64,
     /// Bytes that could still be got from the driver when `short` was found.
@@ -60,6 +62,7 @@ pub(super) fn serve(
         work,
         request: *request,
         plan: None,
+        beside: 0,
         short: 0,
         obtainable: 0,
         created: 0,
@@ -78,6 +81,10 @@ impl Miss<'_> {
             // 1. A block of this stream that was freed since the cache was asked.
             if let Some(block) = self.take()? {
                 return Ok(block);
+            }
+            // Nothing below helps against live memory: fail at once, and wait for nobody.
+            if self.is_hopeless() {
+                return Err(Stop::Failed(self.out_of_memory()));
             }
             // 2. Freed memory that other streams used and have finished with: a query each.
             if self.work.device.settle_passed(&self.work.inside)? > 0 {
@@ -115,16 +122,24 @@ impl Miss<'_> {
         }
     }
 
+    /// Whether live memory alone stands in the way: within the limit, or on the device.
+    fn is_hopeless(&self) -> bool {
+        let device = self.work.device;
+        let stats = device.books.lock().stats;
+        let most = if device.shows_free_memory { device.total } else { u64::MAX };
+        let held = stats.allocated + stats.quarantined;
+        stats.limit.min(most).saturating_sub(held) < self.request.bytes
+    }
+
     /// Whether the request could be served if everything that is not live were at hand: `bytes` of
     /// free and freed memory beside what is kept and what the driver may still give.
     pub(super) fn is_possible(&mut self, bytes: u64) -> bool {
         let kept = self.work.growing().pages.kept_bytes();
         let device = self.work.device;
-        let stats = device.books.lock().stats;
         // A block may share its first and its last page with live ones.
-        let shared = if stats.allocated > 0 { 2 * device.store.unit() } else { 0 };
-        let within = stats.limit.saturating_sub(stats.allocated) >= self.request.bytes;
-        within && bytes + kept + self.obtainable + shared >= self.request.bytes
+        let live = device.books.lock().stats.allocated > 0;
+        let shared = if live { 2 * device.store.unit() } else { 0 };
+        bytes + kept + self.obtainable.min(device.total) + shared >= self.request.bytes
     }
 
     /// Waits for the users of the one block in limbo that helps most, if limbo can help at all.

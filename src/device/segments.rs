@@ -7,7 +7,7 @@
 use super::reclaim::{Miss, Stop};
 use super::work::{Turn, Work};
 use super::{Device, open::SEGMENT_UNIT};
-use crate::error::Error;
+use crate::error::{Error, sentence};
 use crate::heap::{Block, PageRun};
 use crate::size::{GRANULE, align_up};
 use crate::types::{Address, Stamp};
@@ -36,25 +36,26 @@ impl Miss<'_> {
     }
 
     /// The sizes to try, larger ones first.
-    fn sizes(&self) -> Vec<u64> {
+    fn sizes(&self) -> impl Iterator<Item = u64> + use<> {
         let options = &self.work.device.options;
         let exact = self.request.bytes + self.request.alignment - GRANULE;
-        let mut sizes = match exact {
-            _ if !options.caching => vec![],
-            _ if exact <= options.segment_small / 2 => vec![options.segment_small],
-            _ if exact < options.segment_large / 2 => {
-                vec![options.segment_large, align_up(exact, SEGMENT_UNIT)]
-            }
-            _ => vec![align_up(exact, SEGMENT_UNIT)],
-        };
-        sizes.iter_mut().for_each(|bytes| *bytes = align_up(*bytes, GRANULE));
-        sizes.push(exact);
-        sizes.dedup();
-        sizes
+        let whole = align_up(exact, SEGMENT_UNIT);
+        // What repeats the size before it is left out below.
+        let sizes = match exact {
+            _ if !options.caching => [exact; 3],
+            _ if exact <= options.segment_small / 2 => [options.segment_small, exact, exact],
+            _ if exact < options.segment_large / 2 => [options.segment_large, whole, exact],
+            _ => [whole, exact, exact],
+        }
+        .map(|bytes| align_up(bytes, GRANULE));
+        (0..sizes.len())
+            .filter(move |&at| at == 0 || sizes[at] != sizes[at - 1])
+            .map(move |at| sizes[at])
     }
 
     /// Enters a segment into the books and takes the block from it.
     fn adopt(&mut self, start: Address, bytes: u64) -> Result<Block, Stop> {
+        self.work.recover_stuck(start, bytes)?;
         let device = self.work.device;
         let clean = Stamp { stream: self.request.stamp.stream, epoch: 0 };
         let entered = match start.0 % GRANULE {
@@ -62,7 +63,7 @@ impl Miss<'_> {
                 .owners
                 .set(start, bytes, device.id)
                 .and_then(|()| device.books.lock().heap.add_segment(start, bytes, clean)),
-            _ => Err(Error::NotSupported(format!(
+            _ => Err(Error::NotSupported(sentence!(
                 "the driver allocated at {start}, which is not aligned to {GRANULE} bytes"
             ))),
         };
@@ -79,6 +80,44 @@ impl Miss<'_> {
         books.stats.grew(bytes);
         let block = books.take(&self.request)?;
         block.ok_or(Stop::Failed(Error::Internal("a new segment does not fit its request")))
+    }
+}
+
+impl Work<'_> {
+    /// Gives a claimed segment back to the driver. How many bytes; what fails is quarantined.
+    pub(super) fn free_segment(&mut self, run: PageRun) -> Result<u64, Error> {
+        let freed = self.inside.memory_free(run.address.0);
+        let device = self.device;
+        if let Err(error) = freed {
+            device.books.lock().stats.quarantined += run.bytes;
+            let stuck = &mut self.growing().stuck;
+            if stuck.try_reserve(1).is_ok() {
+                stuck.push(run);
+            }
+            return Err(error.into());
+        }
+        let mut books = device.books.lock();
+        books.heap.commit_remove(run)?;
+        books.stats.shrank(run.bytes);
+        Ok(run.bytes)
+    }
+
+    /// The driver has handed these addresses out, so segments there that it seemed to have failed to
+    /// take back are gone after all.
+    fn recover_stuck(&mut self, start: Address, bytes: u64) -> Result<(), Error> {
+        let device = self.device;
+        let stuck = &mut self.growing().stuck;
+        let overlaps = |run: &PageRun| {
+            run.address.0 < start.0.saturating_add(bytes) && start.0 < run.address.0 + run.bytes
+        };
+        while let Some(at) = stuck.iter().position(overlaps) {
+            let run = stuck.swap_remove(at);
+            let mut books = device.books.lock();
+            books.heap.commit_remove(run)?;
+            books.stats.quarantined -= run.bytes;
+            books.stats.shrank(run.bytes);
+        }
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use super::human::{exact, short};
 use super::work::{Turn, Work};
 use super::{Device, Store};
 use crate::driver::Context;
-use crate::error::Error;
+use crate::error::{Error, Words, sentence};
 use crate::stats::cuddy_stats;
 
 /// Columns of the summary.
@@ -63,29 +63,31 @@ impl Device {
     pub(crate) fn summary(&self) -> String {
         let name = self.driver.device_name(self.id).unwrap_or_default();
         let store = match self.store {
-            Store::Pages(page) => format!("pages of {}", short(page)),
-            Store::Segments if self.options.caching => "segments".to_string(),
-            Store::Segments => "no caching".to_string(),
+            Store::Pages(page) => sentence!("pages of {}", short(page)),
+            Store::Segments if self.options.caching => sentence!("segments"),
+            Store::Segments => sentence!("no caching"),
         };
-        let title = format!("Cuddy on device {}: {name} ({store})", self.id.0);
+        let title = sentence!("Cuddy on device {}: {name} ({store})", self.id.0);
         page(&title, &self.stats(), self.driver_memory())
     }
 }
 
 /// The summary of a device that has not been used.
 pub(crate) fn untouched(device: u32) -> String {
-    let title = format!("Cuddy on device {device}: not in use");
+    let title = sentence!("Cuddy on device {device}: not in use");
     page(&title, &cuddy_stats::NONE, None)
 }
 
 /// The whole page.
 fn page(title: &str, stats: &cuddy_stats, driver: Option<(u64, u64)>) -> String {
-    let rule = "-".repeat(WIDTH);
-    let mut text = format!("{title:.WIDTH$}\n{rule}\n");
+    let rule = sentence!("{:-<WIDTH$}", "");
+    let mut text = Words::default();
+    // What host memory has no room for is cut, here and below.
+    let _ = writeln!(text, "{title:.WIDTH$}\n{rule}");
     let _ = writeln!(text, "{:<26}{:>12}{:>12}{:>16}", "", "now", "peak", "over time");
     let mut row = |name: &str, now: u64, peak: Option<u64>, total: Option<u64>| {
         let cell = |value: Option<u64>| value.map(short).unwrap_or_default();
-        let line = format!("{name:<26}{:>12}{:>12}{:>16}", short(now), cell(peak), cell(total));
+        let line = sentence!("{name:<26}{:>12}{:>12}{:>16}", short(now), cell(peak), cell(total));
         let _ = writeln!(text, "{}", line.trim_end());
     };
     row("requested", stats.requested, Some(stats.requested_peak), Some(stats.requested_total));
@@ -112,50 +114,55 @@ fn page(title: &str, stats: &cuddy_stats, driver: Option<(u64, u64)>) -> String 
     counts(&mut text, stats);
     let _ = writeln!(text, "{rule}");
     device(&mut text, stats, driver);
-    text
+    text.into_string()
 }
 
 /// The counts, two a line.
-fn counts(text: &mut String, stats: &cuddy_stats) {
+fn counts(text: &mut Words, stats: &cuddy_stats) {
     let served = stats.hit_count + stats.miss_count;
     let share = |part: u64| match served {
         0 => String::new(),
-        _ => format!(" ({:.1} %)", 100.0 * part as f64 / served as f64),
+        _ => sentence!(" ({:.1} %)", 100.0 * part as f64 / served as f64),
     };
-    let blocks = format!("{} (peak {})", stats.live_block_count, stats.live_block_peak_count);
+    let blocks = sentence!("{} (peak {})", stats.live_block_count, stats.live_block_peak_count);
     let pairs = [
-        ("live blocks", blocks, "in limbo", stats.limbo_block_count.to_string()),
-        ("mallocs", stats.malloc_count.to_string(), "frees", stats.free_count.to_string()),
+        ("live blocks", blocks, "in limbo", sentence!("{}", stats.limbo_block_count)),
+        (
+            "mallocs",
+            sentence!("{}", stats.malloc_count),
+            "frees",
+            sentence!("{}", stats.free_count),
+        ),
         (
             "hits",
-            format!("{}{}", stats.hit_count, share(stats.hit_count)),
+            sentence!("{}{}", stats.hit_count, share(stats.hit_count)),
             "misses",
-            format!("{}{}", stats.miss_count, share(stats.miss_count)),
+            sentence!("{}{}", stats.miss_count, share(stats.miss_count)),
         ),
         (
             "harvests",
-            stats.harvest_count.to_string(),
+            sentence!("{}", stats.harvest_count),
             "waits for a stream",
-            stats.wait_count.to_string(),
+            sentence!("{}", stats.wait_count),
         ),
         (
             "retries",
-            stats.retry_count.to_string(),
+            sentence!("{}", stats.retry_count),
             "out of memory",
-            stats.out_of_memory_count.to_string(),
+            sentence!("{}", stats.out_of_memory_count),
         ),
-        ("driver calls", stats.driver_call_count.to_string(), "", String::new()),
+        ("driver calls", sentence!("{}", stats.driver_call_count), "", String::new()),
     ];
     for (name, value, other, other_value) in pairs {
-        let line = format!("{name:<14}{value:<26}{other:<20}{other_value}");
+        let line = sentence!("{name:<14}{value:<26}{other:<20}{other_value}");
         let _ = writeln!(text, "{}", line.trim_end());
     }
 }
 
 /// How the device stands: a bar, and what it is made of.
-fn device(text: &mut String, stats: &cuddy_stats, driver: Option<(u64, u64)>) {
+fn device(text: &mut Words, stats: &cuddy_stats, driver: Option<(u64, u64)>) {
     let limit = match stats.limit {
-        u64::MAX => "none".to_string(),
+        u64::MAX => sentence!("none"),
         limit => exact(limit),
     };
     let _ = writeln!(text, "limit: {limit}");
@@ -165,7 +172,7 @@ fn device(text: &mut String, stats: &cuddy_stats, driver: Option<(u64, u64)>) {
     let parts = [(stats.active, '#'), (cached, '+'), (outside, 'o')];
     let _ = writeln!(text, "device: {} [{}]", short(total), bar(total, &parts, 54));
     let legend = [("# active", stats.active), ("+ cached", cached), ("o other", outside)];
-    text.push_str("  ");
+    let _ = text.write_str("  ");
     for (name, bytes) in legend {
         let _ = write!(text, "{name} {}   ", short(bytes));
     }
@@ -181,6 +188,9 @@ fn device(text: &mut String, stats: &cuddy_stats, driver: Option<(u64, u64)>) {
 /// A bar of `width` characters; what is there at all shows as one at least.
 fn bar(total: u64, parts: &[(u64, char)], width: usize) -> String {
     let mut bar = String::new();
+    if bar.try_reserve(width).is_err() {
+        return bar;
+    }
     for &(bytes, mark) in parts {
         let share = (bytes as f64 / total.max(1) as f64 * width as f64).round() as usize;
         let cells = share.max(usize::from(bytes > 0)).min(width - bar.len());

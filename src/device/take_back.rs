@@ -6,7 +6,8 @@
 //! memory is taken is decided so that the fewest streams have to be waited for.
 
 use super::Store;
-use super::books::{Books, Fence};
+use super::books::Books;
+use super::fence::Fence;
 use super::reclaim::{Miss, Stop};
 use super::work::{Work, latest};
 use crate::error::Error;
@@ -76,7 +77,7 @@ impl Miss<'_> {
         let store = self.work.device.store;
         let own = self.request.stamp.stream;
         let books = &mut *self.work.device.books.lock();
-        let slots = books.slots_with_free(own, store.unit());
+        let slots = books.slots_with_free(own, store.unit())?;
         let mut tried = self.claim_from(books, &[])?;
         for slot in slots.iter().take(MOST_ALONE) {
             if tried.is_empty() {

@@ -199,19 +199,6 @@ impl<'d> Work<'d> {
         self.device.books.lock().stats.unmapped += run.bytes;
         Ok(run.bytes)
     }
-
-    /// Gives a claimed segment back to the driver. How many bytes; what fails is quarantined.
-    pub(super) fn free_segment(&mut self, run: PageRun) -> Result<u64, Error> {
-        let freed = self.inside.memory_free(run.address.0);
-        let mut books = self.device.books.lock();
-        if let Err(error) = freed {
-            books.stats.quarantined += run.bytes;
-            return Err(error.into());
-        }
-        books.heap.commit_remove(run)?;
-        books.stats.shrank(run.bytes);
-        Ok(run.bytes)
-    }
 }
 
 impl Device {
@@ -224,7 +211,7 @@ impl Device {
         let heap = Heap::new(page)?;
         let home = Self::retain(self.driver, self.id)?;
         self.give_up_pages(home, growth);
-        self.events.lock().clear();
+        self.spares.lock().forget_events();
         let mut books = self.books.lock();
         let books = &mut *books;
         let live = books.heap.blocks().filter(|block| block.state == BlockState::Live);
@@ -240,10 +227,11 @@ impl Device {
         Ok(())
     }
 
-    /// Physical memory and addresses may have outlived the context. Gives back what does; a driver
-    /// that refuses says that it is gone.
+    /// Physical memory may have outlived the context: gives it back; a driver that refuses says that
+    /// it is gone. The addresses stay reserved, so that no new block comes to lie where a lost one
+    /// was.
     fn give_up_pages(&self, home: Home, growth: &mut Growing) {
-        let ranges = std::mem::take(&mut growth.pages.ranges);
+        growth.stuck.clear();
         let (mapped, kept) = growth.pages.drain();
         let Store::Pages(page) = self.store else { return };
         let entered = self.driver.enter(Context(home.context), self.id, &self.calls);
@@ -255,9 +243,6 @@ impl Device {
         }
         for memory in kept {
             let _ = inside.handle_release(memory);
-        }
-        for (start, bytes) in ranges {
-            let _ = self.driver.address_free(start.0, bytes);
         }
     }
 

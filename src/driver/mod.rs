@@ -20,7 +20,7 @@ use cudarc::driver::sys::{
 
 pub(crate) use self::inside::Inside;
 use self::table::{Counts, Entry, NAMES, Table};
-use crate::error::{DriverError, Error};
+use crate::error::{DriverError, Error, sentence};
 use crate::types::DeviceId;
 
 /// A `CUcontext`; only ever given back to the driver. 0 is none.
@@ -33,7 +33,7 @@ pub(crate) struct StreamHandle(pub(crate) usize);
 
 /// A `CUevent`, made without timing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Event(usize);
+pub(crate) struct Event(pub(crate) usize);
 
 /// Physical memory of a device, as `cuMemCreate` gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +68,7 @@ impl Driver {
         driver.require_the_old()?;
         let refused = |error: DriverError| match error.code {
             4 => Error::Shutdown,
-            _ => Error::NoDriver(format!("the CUDA driver does not start: {error}")),
+            _ => Error::NoDriver(sentence!("the CUDA driver does not start: {error}")),
         };
         // SAFETY: cuInit takes flags, which must be zero.
         driver.call(Entry::init, driver.table.init, |f| unsafe { f(0) }).map_err(refused)?;
@@ -116,7 +116,7 @@ impl Driver {
         ];
         match required.iter().find(|(_, there)| !there) {
             None => Ok(()),
-            Some((missing, _)) => Err(Error::NoDriver(format!(
+            Some((missing, _)) => Err(Error::NoDriver(sentence!(
                 "the CUDA driver has no {}: it is older than CUDA 10.1, or not a CUDA driver",
                 NAMES[*missing as usize]
             ))),
@@ -188,8 +188,9 @@ impl Driver {
         self.call(Entry::device_name, self.table.device_name, |f| unsafe {
             f(name.as_mut_ptr(), name.len() as c_int, device)
         })?;
-        let bytes = name.iter().map(|&byte| byte as u8).take_while(|&byte| byte != 0);
-        Ok(String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned())
+        let bytes = name.map(|byte| byte as u8);
+        let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        Ok(sentence!("{}", String::from_utf8_lossy(&bytes[..length])))
     }
 
     /// The device's memory, in bytes.

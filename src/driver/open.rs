@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_void};
 
 use super::Driver;
-use crate::error::Error;
+use crate::error::{Error, sentence};
 
 /// What the loader's name for the driver is, on every Linux.
 const LIBRARY: &CStr = c"libcuda.so.1";
@@ -15,7 +15,7 @@ impl Driver {
         // program runs; it is never closed again.
         let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if library.is_null() {
-            return Err(Error::NoDriver(format!(
+            return Err(Error::NoDriver(sentence!(
                 "the CUDA driver cannot be loaded: {}. Install the NVIDIA driver, or put the \
                  folder of libcuda.so.1 on LD_LIBRARY_PATH",
                 loader_message()
@@ -37,8 +37,8 @@ fn loader_message() -> String {
     unsafe {
         let message = libc::dlerror();
         match message.is_null() {
-            true => format!("{} was not found", LIBRARY.to_string_lossy()),
-            false => CStr::from_ptr(message).to_string_lossy().into_owned(),
+            true => sentence!("{} was not found", LIBRARY.to_string_lossy()),
+            false => sentence!("{}", CStr::from_ptr(message).to_string_lossy()),
         }
     }
 }

@@ -219,7 +219,7 @@ pub(super) fn read(row: &Row, text: &[u8], options: &mut Options) -> Result<(), 
                 _ => "",
             };
             let (text, accepted) = (Printable(text), Accepted(row));
-            sentence(format_args!("\"{text}\" is not a value of {accepted}{units}"))
+            sentence!("\"{text}\" is not a value of {accepted}{units}")
         },
     )
 }
@@ -256,13 +256,13 @@ pub(super) fn write(row: &Row, options: &Options) -> String {
     let mut options = *options;
     match row.kind {
         Kind::Bytes { word, field, .. } => match (*field(&mut options), word) {
-            (value, Some((word, of_word))) if value == of_word => sentence(format_args!("{word}")),
-            (value, _) => sentence(format_args!("{}", Bytes(value))),
+            (value, Some((word, of_word))) if value == of_word => sentence!("{word}"),
+            (value, _) => sentence!("{}", Bytes(value)),
         },
-        Kind::Fraction { field } => sentence(format_args!("{}", field(&mut options))),
-        Kind::Choice { words, get, .. } => sentence(format_args!("{}", words[get(&options)])),
+        Kind::Fraction { field } => sentence!("{}", field(&mut options)),
+        Kind::Choice { words, get, .. } => sentence!("{}", words[get(&options)]),
         Kind::Switch { field } => {
-            sentence(format_args!("{}", if *field(&mut options) { "on" } else { "off" }))
+            sentence!("{}", if *field(&mut options) { "on" } else { "off" })
         }
     }
 }

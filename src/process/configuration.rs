@@ -1,11 +1,9 @@
 #![forbid(unsafe_code)]
 //! The options in force: `CUDDY_CONF` once, then what the program says.
 
-use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
-
 use super::start::started_already;
-use crate::error::Error;
+use crate::environment;
+use crate::error::{Error, sentence};
 use crate::options::{Configuration, Listed, Options, Rejected};
 use crate::sync::{Lock, refuse_after_fork};
 
@@ -18,12 +16,10 @@ static CONFIGURATION: Lock<Option<Configuration>, RANK> = Lock::new(None);
 fn with<R>(look: impl FnOnce(&mut Configuration) -> R) -> R {
     let mut held = CONFIGURATION.lock();
     let configuration = held.get_or_insert_with(|| {
-        let text = std::env::var_os("CUDDY_CONF").unwrap_or_default();
-        let configuration = Configuration::from_environment(text.as_bytes());
+        let configuration =
+            environment::with_variable(c"CUDDY_CONF", Configuration::from_environment);
         for rejected in configuration.rejected() {
-            let line = format!("{rejected}\n");
-            // A program without a stderr does not want to know.
-            let _ = std::io::stderr().write_all(line.as_bytes());
+            environment::complain(&sentence!("{rejected}\n"));
         }
         configuration
     });

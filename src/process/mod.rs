@@ -10,9 +10,11 @@ mod configuration;
 mod facts;
 mod start;
 
+use std::fmt::Write;
+
 use self::start::{OWNERS, Process, started, started_already};
 use crate::device::{Device, Named, Want};
-use crate::error::Error;
+use crate::error::{Error, Words, sentence};
 use crate::size::GRANULE;
 use crate::stats::cuddy_stats;
 use crate::sync::refuse_after_fork;
@@ -54,7 +56,7 @@ pub struct BlockInfo {
 pub fn malloc(bytes: u64, alignment: u64, device: i32, stream: usize) -> Result<u64, Error> {
     refuse_after_fork()?;
     if alignment != 0 && (!alignment.is_power_of_two() || alignment > LARGEST_ALIGNMENT) {
-        let why = format!("{alignment} is not a power of two from 1 to {LARGEST_ALIGNMENT}");
+        let why = sentence!("{alignment} is not a power of two from 1 to {LARGEST_ALIGNMENT}");
         return Err(Error::InvalidArgument { argument: "alignment", why });
     }
     if bytes == 0 {
@@ -68,21 +70,21 @@ pub fn malloc(bytes: u64, alignment: u64, device: i32, stream: usize) -> Result<
 
 /// Gives a block back. 0 is no block, and fine.
 pub fn free(pointer: u64) -> Result<(), Error> {
-    refuse_after_fork()?;
-    match pointer {
-        0 => Ok(()),
-        _ => owner(pointer)?.1.free(Address(pointer)),
+    if pointer == 0 {
+        return Ok(());
     }
+    refuse_after_fork()?;
+    owner(pointer)?.1.free(Address(pointer))
 }
 
 /// Says that `stream` uses the block too: after its free, it is not used again before the work that
 /// the stream had then is over. A default stream is that of the current context, if this is one of
 /// the block's device, else of the primary context. 0 is no block, and fine.
 pub fn record_stream(pointer: u64, stream: usize) -> Result<(), Error> {
-    refuse_after_fork()?;
     if pointer == 0 {
         return Ok(());
     }
+    refuse_after_fork()?;
     let (process, device) = owner(pointer)?;
     let named = process.name(device, stream)?;
     device.record_stream(Address(pointer), named)
@@ -148,7 +150,7 @@ pub fn set_memory_limit(device: i32, bytes: u64) -> Result<(), Error> {
 /// The same as a fraction of the device's memory, above 0 and up to 1.
 pub fn set_memory_fraction(device: i32, fraction: f64) -> Result<(), Error> {
     if !(fraction > 0.0 && fraction <= 1.0) {
-        let why = format!("{fraction} is not above 0 and up to 1");
+        let why = sentence!("{fraction} is not above 0 and up to 1");
         return Err(Error::InvalidArgument { argument: "fraction", why });
     }
     let process = started()?;
@@ -201,12 +203,15 @@ pub fn reset_accumulated_stats(device: i32) -> Result<(), Error> {
 /// A page of text about a device, or one for each of [`ALL_DEVICES`].
 pub fn summary(device: i32) -> Result<String, Error> {
     if device == ALL_DEVICES {
-        let mut pages = Vec::new();
+        let mut pages = Words::default();
+        let mut between = "";
         each_in_use(device, |device| {
-            pages.push(device.summary());
+            // What host memory has no room for is cut.
+            let _ = write!(pages, "{between}{}", device.summary());
+            between = "\n";
             Ok(())
         })?;
-        return Ok(pages.join("\n"));
+        return Ok(pages.into_string());
     }
     let process = started()?;
     let id = process.id(device)?;

@@ -63,9 +63,12 @@ impl Process {
     fn new() -> Result<Self, Error> {
         let driver = Driver::open_system()?;
         let count = (driver.device_count()? as usize).min(MOST_DEVICES);
-        let devices = (0..count).map(|_| OnceLock::new()).collect();
-        let limits = Lock::new(vec![None; count]);
-        Ok(Self { driver, devices, opening: Lock::new(()), limits })
+        let (mut devices, mut limits) = (Vec::new(), Vec::new());
+        devices.try_reserve_exact(count).map_err(|_| Error::HostOutOfMemory)?;
+        limits.try_reserve_exact(count).map_err(|_| Error::HostOutOfMemory)?;
+        devices.resize_with(count, OnceLock::new);
+        limits.resize(count, None);
+        Ok(Self { driver, devices, opening: Lock::new(()), limits: Lock::new(limits) })
     }
 
     /// How many devices there are.

@@ -123,6 +123,21 @@ static int misuse(void) {
 
 static int giving_back(void) { return cuddy_empty_cache(DEVICE, NULL); }
 
+static int looks(void) {
+    static char text[8192];
+    cuddy_block info;
+    int status = cuddy_memory_summary(DEVICE, text, sizeof text, NULL);
+    memset(&info, 0, sizeof info);
+    info.struct_size = sizeof info;
+    if (status == CUDDY_OK) status = cuddy_block_info((char *)block[0] + 1, &info);
+    if (status == CUDDY_OK) status = cuddy_get_option("memory_limit", text, sizeof text, NULL);
+    if (status == CUDDY_OK) status = cuddy_set_option("memory_limit", "600MiB");
+    if (status == CUDDY_OK) status = cuddy_set_option("memory_limit", "none");
+    if (status != CUDDY_OK) return status;
+    status = cuddy_set_option("memory_limit", "lots");
+    return status == CUDDY_ERROR_INVALID_OPTION ? CUDDY_OK : status;
+}
+
 int main(int count, char **arguments) {
     static const struct {
         const char *name;
@@ -130,7 +145,7 @@ int main(int count, char **arguments) {
     } STEPS[] = {
         {"first_use", first_use}, {"many_blocks", many_blocks},   {"frees", frees},
         {"other_stream", other_stream}, {"too_large", too_large}, {"misuse", misuse},
-        {"giving_back", giving_back},
+        {"looks", looks},         {"giving_back", giving_back},
     };
     size_t i, steps = sizeof STEPS / sizeof *STEPS;
     int tried = 0, status;

@@ -47,7 +47,8 @@ pub fn choose(target: Target) -> Result<Target, String> {
             Ok(_) => Ok(Target::Gpu),
             Err(why) => Err(format!("there is no GPU to use: {why}")),
         },
-        Target::Auto if real_gpu().is_ok() => Ok(Target::Gpu),
+        // A simulated driver in the place of the machine's is better used with its controls.
+        Target::Auto if real_gpu().is_ok_and(|gpu| !gpu.simulated()) => Ok(Target::Gpu),
         Target::Auto => Ok(Target::Sim),
     }
 }

@@ -2,36 +2,13 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-
-use common::{Ended, cuddy};
-
-/// The simulated driver as cargo built it for these tests.
-fn simulated_driver() -> PathBuf {
-    let folder = Path::new(env!("CARGO_BIN_EXE_cuddy")).parent().expect("a file is in a folder");
-    let library = folder.join("deps/libsimcuda.so");
-    assert!(library.is_file(), "{} is built as a dependency", library.display());
-    library
-}
-
-/// A folder in which `libcuda.so.1` is what `make` makes of that path.
-fn driver_folder(make: impl FnOnce(&Path)) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    make(&folder.path().join("libcuda.so.1"));
-    folder
-}
-
-fn with_driver() -> tempfile::TempDir {
-    driver_folder(|path| {
-        std::os::unix::fs::symlink(simulated_driver(), path).expect("the folder takes links");
-    })
-}
+use common::{Ended, cuddy, driver_folder};
 
 #[test]
 fn without_a_driver_it_says_how_to_get_one() {
     // A file that is no library stands before whatever the machine has.
-    let folder =
-        driver_folder(|path| std::fs::write(path, b"none").expect("the folder takes files"));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::fs::write(folder.path().join("libcuda.so.1"), b"none").expect("the folder takes files");
     let ended = Ended::of(cuddy(&["doctor"]).env("LD_LIBRARY_PATH", folder.path()));
     assert_eq!(ended.code, Some(1), "{}", ended.err);
     for text in
@@ -43,7 +20,7 @@ fn without_a_driver_it_says_how_to_get_one() {
 
 #[test]
 fn with_a_driver_it_tries_every_device() {
-    let folder = with_driver();
+    let folder = driver_folder();
     let mut command = cuddy(&["doctor"]);
     let command = command.env("LD_LIBRARY_PATH", folder.path()).env("SIMCUDA_DEVICES", "2");
     let ended = Ended::of(command.env("SIMCUDA_MEMORY", "80GiB,24GiB"));
@@ -56,7 +33,7 @@ fn with_a_driver_it_tries_every_device() {
 
 #[test]
 fn with_a_driver_that_has_no_device_it_is_not_healthy() {
-    let folder = with_driver();
+    let folder = driver_folder();
     let mut command = cuddy(&["doctor"]);
     let ended =
         Ended::of(command.env("LD_LIBRARY_PATH", folder.path()).env("SIMCUDA_DEVICES", "0"));

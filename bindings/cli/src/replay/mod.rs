@@ -9,7 +9,7 @@ mod verdict;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
 use crate::allocator::{Allocator, Refusal};
 use crate::gpu::{EventHandle, Gpu, GpuError, Stream};
@@ -92,6 +92,9 @@ struct Player<'a> {
     placed: BTreeMap<u64, (u64, usize)>,
     requested: Level,
     allocated: Level,
+    /// Blocks that the allocator gave out, and how many of them it took back.
+    given: u64,
+    taken_back: u64,
     /// Physical memory in use before the allocator got any.
     baseline: u64,
     /// On a GPU, where nobody else counts it: the most memory seen in use.
@@ -134,6 +137,8 @@ impl<'a> Player<'a> {
             placed: BTreeMap::new(),
             requested: Level::default(),
             allocated: Level::default(),
+            given: 0,
+            taken_back: 0,
             baseline: machine.used()?,
             sampled_peak: 0,
             readings: Vec::new(),
@@ -163,7 +168,6 @@ impl<'a> Player<'a> {
         }
         let end = self.trace.events.len();
         self.read_survivors(end).map_err(device(end))?;
-        bar.finish_and_clear();
         Ok(())
     }
 
@@ -199,6 +203,7 @@ impl<'a> Player<'a> {
         let doing = || format!("allocating {bytes} bytes ({})", bytes_text(bytes));
         let address = self.meter.call(|allocator| allocator.malloc(bytes, stream));
         let address = address.map_err(refused(index, doing))?;
+        self.given += 1;
         self.requested.rise(bytes);
         self.allocated.rise(bytes.next_multiple_of(512));
         let seed = (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -249,6 +254,7 @@ impl<'a> Player<'a> {
         let doing = || format!("freeing the block at {address:#x}");
         let freed = self.meter.call(|allocator| allocator.free(address));
         freed.map_err(refused(index, doing))?;
+        self.taken_back += 1;
         self.requested.now -= block.region.bytes;
         self.allocated.now -= block.region.bytes.next_multiple_of(512);
         Ok(())
@@ -376,7 +382,7 @@ fn progress_bar(job: &Job, trace: &Trace) -> ProgressBar {
         return ProgressBar::hidden();
     }
     // Drawn on stderr, and only where that is a terminal.
-    let bar = ProgressBar::new(trace.events.len() as u64);
+    let bar = ProgressBar::new(trace.events.len() as u64).with_finish(ProgressFinish::AndClear);
     let style = ProgressStyle::with_template("{msg}  {wide_bar:.dim}  {percent:>3} %  {eta:>4}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_message(trace.name.clone());

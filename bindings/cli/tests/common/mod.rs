@@ -62,3 +62,19 @@ pub fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, String) {
 pub fn number(report: &Value, field: &str) -> u64 {
     report[field].as_u64().unwrap_or_else(|| panic!("{field} is a number in {report}"))
 }
+
+/// The simulated driver as cargo built it for these tests.
+pub fn simulated_driver() -> PathBuf {
+    let folder = Path::new(env!("CARGO_BIN_EXE_cuddy")).parent().expect("a file is in a folder");
+    let library = folder.join("deps/libsimcuda.so");
+    assert!(library.is_file(), "{} is built as a dependency", library.display());
+    library
+}
+
+/// A folder in which `libcuda.so.1` is the simulated driver, for `LD_LIBRARY_PATH`.
+pub fn driver_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let link = folder.path().join("libcuda.so.1");
+    std::os::unix::fs::symlink(simulated_driver(), link).expect("the folder takes links");
+    folder
+}

@@ -59,14 +59,19 @@ impl Memory {
         let wish = totals.iter().fold(0u64, |sum, t| sum.saturating_add(*t)).saturating_mul(2);
         let arena = HostRange::reserve(ADDRESSES, LEAST_ADDRESSES)?;
         arena.keep_private();
+        // Where addresses are scarce, as under valgrind, which also reads all of it at the end.
+        let plenty = wish.clamp(1 << 40, 64 << 40);
+        let room = match HostRange::reserve(plenty, plenty) {
+            Ok(_) => plenty,
+            Err(_) => wish.max(1 << 28),
+        };
         let first = arena.start.next_multiple_of(granularity.max(LARGE));
         Ok(Self {
             budgets: totals.iter().map(|&t| Budget::new(t)).collect(),
             table: Table::default(),
             history: History::default(),
             granularity,
-            linear: Linear::new(wish.clamp(1 << 40, 64 << 40))
-                .or_else(|_| Linear::new(wish.max(1 << 32)))?,
+            linear: Linear::new(room)?,
             addresses: Extents::new(first, arena.start + arena.bytes),
             arena,
             objects: HashMap::new(),

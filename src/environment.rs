@@ -1,0 +1,36 @@
+//! What the process was given to start with: environment variables, and a place for complaints.
+//!
+//! Neither takes a lock, allocates or panics, as the standard library's ways do.
+
+use std::ffi::CStr;
+
+/// Shows the value of an environment variable, empty if it is not set.
+///
+/// A program that changes its environment in another thread meanwhile breaks POSIX's rule for
+/// `setenv`; that is its affair, as with every C library that reads a variable.
+pub(crate) fn with_variable<R>(name: &CStr, look: impl FnOnce(&[u8]) -> R) -> R {
+    // SAFETY: the name is a C string.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    if value.is_null() {
+        return look(&[]);
+    }
+    // SAFETY: getenv gives a C string of the environment, which stays as it is while `look` runs.
+    look(unsafe { CStr::from_ptr(value) }.to_bytes())
+}
+
+/// Writes a line to standard error in one piece. A program that has none does not want to know.
+pub(crate) fn complain(line: &str) {
+    // SAFETY: the bytes are readable; a descriptor that is closed is an error that changes nothing.
+    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_is_read_or_empty() {
+        assert!(with_variable(c"PATH", |value| !value.is_empty()));
+        assert!(with_variable(c"CUDDY_NO_SUCH_VARIABLE", <[u8]>::is_empty));
+    }
+}
