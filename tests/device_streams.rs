@@ -229,6 +229,55 @@ fn a_short_device_waits_for_the_right_stream_and_for_no_other() {
 }
 
 #[test]
+fn memory_that_another_miss_claims_and_leaves_is_waited_for() {
+    let environment =
+        [("SIMCUDA_MEMORY", "4GiB"), ("SIMCUDA_CHECKER", "log"), ("SIMCUDA_SCHEDULE", "lazy")];
+    let test = "memory_that_another_miss_claims_and_leaves_is_waited_for";
+    isolated(test, &environment, |machine| {
+        let context = machine.use_device(0);
+        process::set_memory_limit(0, 256 * MIB).expect("a device");
+        let (s1, s2) = (machine.stream(), machine.stream());
+        for stream in [s1, s2] {
+            process::stream_open(0, stream).expect("a stream");
+        }
+        let block = malloc_on(250 * MIB, s1).expect("fits");
+        machine.gate(s1, 1);
+        machine.fill(s1, block, 1, 1);
+        process::free(block).expect("live");
+        // The first miss claims all of it, waits for its stream, and then fails.
+        machine.sim.fault("cuEventSynchronize", 1, 0, UNKNOWN, true).expect("a function");
+        let misses = || machine.sim.calls("cuCtxGetId");
+        let before = misses();
+        let until = |reached: &dyn Fn() -> bool| {
+            while !reached() {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            let failing = scope.spawn(|| {
+                machine.set_context(context);
+                malloc_on(250 * MIB, s2)
+            });
+            until(&|| stats(0).wait_count == 1 || failing.is_finished());
+            let served = scope.spawn(|| {
+                machine.set_context(context);
+                malloc_on(250 * MIB, s1)
+            });
+            until(&|| misses() > before + 1 || served.is_finished());
+            (0..1000).for_each(|_| std::thread::yield_now());
+            machine.sim.gate_open(1);
+            assert!(failing.join().expect("it lives").is_err());
+            assert_eq!(served.join().expect("it lives"), Ok(block), "its own memory, left alone");
+        });
+        machine.fill(s1, block, 2, 250 * MIB);
+        process::free(block).expect("live");
+        process::empty_cache(0).expect("the driver works");
+        assert_eq!(machine.sim.used(0), 0);
+        machine.assert_clean();
+    });
+}
+
+#[test]
 fn giving_back_waits_for_pending_work() {
     under_every_schedule("giving_back_waits_for_pending_work", &[], |machine| {
         let (held, borrowed) = (machine.stream(), machine.stream());

@@ -16,15 +16,23 @@ pub struct Refusal {
     pub out_of_memory: bool,
 }
 
-/// The allocator's own account of itself, in bytes.
+/// The allocator's own account of itself. In bytes, but for those that say otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Account {
     /// Asked for, in live blocks: now and its peak.
     pub requested: (u64, u64),
     /// The same after rounding to 512.
     pub allocated: (u64, u64),
+    /// Live, or freed and perhaps still in use by a stream.
+    pub active: u64,
     /// Held from the driver: now and its peak.
     pub reserved: (u64, u64),
+    /// Blocks that were given out: how many.
+    pub mallocs: u64,
+    /// Blocks that were freed: how many.
+    pub frees: u64,
+    /// Blocks that are live: how many.
+    pub live_blocks: u64,
 }
 
 /// An allocator under replay, on device 0.

@@ -96,7 +96,11 @@ impl Allocator for CuddyLibrary {
         Some(Account {
             requested: (stats.requested, stats.requested_peak),
             allocated: (stats.allocated, stats.allocated_peak),
+            active: stats.active,
             reserved: (stats.reserved, stats.reserved_peak),
+            mallocs: stats.malloc_count,
+            frees: stats.free_count,
+            live_blocks: stats.live_block_count,
         })
     }
 

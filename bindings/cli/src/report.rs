@@ -65,7 +65,8 @@ pub struct Report {
     pub operations: u64,
     /// Blocks that were given overlapping, misaligned or null addresses.
     pub misplaced_blocks: u64,
-    /// Counters that disagree with what was asked or lent, a sentence each.
+    /// Counters that disagree with what was asked or lent, and what was not given back when all was
+    /// freed at the end; a sentence each.
     pub wrong_counters: Vec<String>,
     /// Bytes of pattern written into blocks.
     pub bytes_written: u64,

@@ -50,8 +50,23 @@ fn both_backings_and_bare_driver_calls_serve() {
             replay(&[who, &["resnet50_prefetch_2streams_multires", "synth_checkerboard"]].concat())
         {
             assert_clean(&report);
+            let called = |name: &str| report["driver_calls"].get(name).is_some();
+            assert_eq!(called("cuMemCreate"), who[1] == "pages", "{report:#}");
+            assert_eq!(called("cuMemAlloc"), who[1] != "pages", "{report:#}");
         }
     }
+}
+
+#[test]
+fn a_device_that_lags_holds_more() {
+    let held = |schedule: &str| {
+        let report = &replay(&["--schedule", schedule, "synth_many_streams_pingpong"])[0];
+        assert_clean(report);
+        number(report, "peak_reserved")
+    };
+    // Blocks recorded elsewhere come back later.
+    let (eager, lagging, lazy) = (held("eager"), held("lag:1000"), held("lazy"));
+    assert!(eager < lagging && lagging < lazy, "{eager} {lagging} {lazy}");
 }
 
 #[test]
@@ -162,6 +177,29 @@ fn unknown_streams_and_frees_in_another_order_are_ordered() {
         assert_eq!(report["completed"], true, "{report:#}");
         assert_eq!(report["checker_reports"], 0, "{report:#}");
         assert_eq!(report["corrupt_blocks"], 0, "{report:#}");
+        // One for each of: `r 0 -1`, `f 1 0`, `r 1 1`, since the trace says no waits of its own.
+        assert_eq!(report["replay_driver_calls"]["cuStreamWaitEvent"], 3, "{report:#}");
+    }
+}
+
+#[test]
+fn every_use_is_made_and_every_line_does_what_it_says() {
+    // Only `y` orders the use on stream 2 after the writing on stream 1; `s` lines say other things.
+    let text = "# gputrace 1\ns 0 1\na 0 4096 1\ny\nr 0 2\nf 0 1\na 1 67108864 0\nf 1 0\ne\n";
+    let (_folder, path) = file("lines", text.as_bytes());
+    for schedule in ["eager", "lazy"] {
+        let report = &replay(&["--schedule", schedule, &path])[0];
+        assert_eq!(report["checker_reports"], 0, "{report:#}");
+        // A use is a kernel that says it and one that makes it, for the edges; a block of pages has
+        // one more for them. Three uses of the small block, two of the large one.
+        assert_eq!(report["replay_driver_calls"]["cuLaunchKernel"], 3 * 2 + 2 * 3, "{report:#}");
+        assert_eq!(report["replay_driver_calls"]["cuStreamWaitEvent"], 1, "{report:#}");
+        // `e` gave the pages back.
+        assert!(number(&report["driver_calls"], "cuMemUnmap") >= 1, "{report:#}");
+        let words = 3 * 2 + 2 * (2 + 31);
+        let moved = number(report, "bytes_written") + number(report, "bytes_read_back");
+        // The large block begins at a page or within one.
+        assert!((words * 8..=(words + 2) * 8).contains(&moved), "{report:#}");
     }
 }
 

@@ -19,6 +19,8 @@ fn three_mistakes_are_reported_and_none_is_not() {
             assert!(ended.out.contains(row), "{row} in {}", ended.out);
         }
         assert!(ended.out.contains("was read back with 1 wrong word"), "{}", ended.out);
+        let overlap = "line 25: the block was given memory of the block of line 23";
+        assert!(ended.out.contains(overlap), "{}", ended.out);
         assert!(!ended.out.contains("MISSED"));
     }
 }

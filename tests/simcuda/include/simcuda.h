@@ -197,10 +197,10 @@ int simcuda_poke(uint64_t address, const void *buffer, uint64_t bytes);
  *   simcuda_gate(u64 id)                             waits for simcuda_gate_open(id)
  *   cuddy_pattern_write(u64 address, u64 bytes, u64 stride, u64 seed)
  *   cuddy_pattern_check(u64 address, u64 bytes, u64 stride, u64 seed, u64 counter)
- * The pattern: at every offset that is a multiple of the stride and leaves room for eight bytes, and
- * at the last eight bytes, the little-endian word mix(seed ^ offset), mix being SplitMix64's
- * finaliser; blocks of less than eight bytes have mix(seed ^ i)'s low byte as byte i. The check adds
- * the number of wrong words to the u64 at `counter`, atomically.
+ * The pattern: at the last eight bytes, and at every multiple of the stride (at least 8) that leaves
+ * room for eight bytes before those, the little-endian word mix(seed ^ offset), where mix(state) is
+ * what SplitMix64 gives in that state; blocks of less than eight bytes have mix(seed ^ i)'s low byte
+ * as byte i. The check adds the number of wrong words to the u64 at `counter`, atomically.
  */
 
 #ifdef __cplusplus

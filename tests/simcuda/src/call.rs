@@ -5,11 +5,12 @@
 //! Inside, waits drop the lock.
 
 use crate::engine::{OpKey, Target, ThreadKey};
+use crate::hand_off::{HOST_FUNCTION, Task};
 use crate::memory::history::Caller;
 use crate::memory::table::{Fault, Reason};
 use crate::state::State;
 use crate::types::{Code, Outcome, code};
-use crate::work::{Body, HostFunction, Kernel, Work};
+use crate::work::{Body, Kernel, Work};
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +26,7 @@ static NEXT_THREAD: AtomicU64 = AtomicU64::new(1);
 
 thread_local! {
     static THREAD: Cell<u64> = const { Cell::new(0) };
-    static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+    pub(crate) static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
     static HELD: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
 }
 
@@ -41,11 +42,12 @@ pub fn thread_number() -> u64 {
 
 /// Takes the lock for the time of a fork: nobody else holds it in the child then.
 extern "C" fn before_fork() {
-    HELD.with(|held| held.replace(Some(lock())));
+    // Late in a thread's life there is nowhere to keep it: then it is given back at once.
+    let _ = HELD.try_with(|held| held.replace(Some(lock())));
 }
 
 extern "C" fn after_fork() {
-    HELD.with(|held| held.replace(None));
+    let _ = HELD.try_with(|held| held.replace(None));
 }
 
 extern "C" fn in_child() {
@@ -266,7 +268,7 @@ impl Call {
     }
 
     /// Gives up the lock until something changes or the time is over; true if something changed.
-    fn sleep(&mut self, most: Duration) -> bool {
+    pub fn sleep(&mut self, most: Duration) -> bool {
         let Some(guard) = self.guard.take() else { return false };
         WAITERS.fetch_add(1, Ordering::Relaxed);
         let (guard, over) =
@@ -314,96 +316,6 @@ impl Call {
         self.complaint = format!("work touched {what}");
         if let Some(context) = self.contexts.get_mut(&context) {
             context.error.get_or_insert(code::ILLEGAL_ADDRESS);
-        }
-    }
-
-    /// Gives a task to another thread. A host function that is quick is waited for, so that runs
-    /// repeat themselves; one that waits for its program is left alone.
-    fn hand_off(&mut self, op: OpKey, task: Task, patience: Option<Duration>) {
-        self.in_flight.insert(op);
-        let job = Job { op, task, generation: self.generation };
-        let on_worker = IN_WORKER.get();
-        match job.task {
-            Task::Function(_) => worker(job),
-            Task::Sleep(_) => drop(std::thread::spawn(move || job.run())),
-        }
-        let Some(mut left) = patience.filter(|_| !on_worker) else { return };
-        const ROUND: Duration = Duration::from_millis(1);
-        while self.in_flight.contains(&op) && !left.is_zero() {
-            if !self.sleep(ROUND) {
-                left = left.saturating_sub(ROUND);
-            }
-        }
-    }
-}
-
-const HOST_FUNCTION: Duration = Duration::from_millis(20);
-
-thread_local! {
-    static IN_WORKER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// What runs without the lock.
-enum Task {
-    Function(HostFunction),
-    Sleep(Duration),
-}
-
-struct Job {
-    op: OpKey,
-    task: Task,
-    generation: u64,
-}
-
-/// Host functions run one after another on a thread of the driver's own.
-fn worker(job: Job) {
-    use std::sync::mpsc::{Sender, channel};
-    static QUEUE: LazyLock<Mutex<Sender<Job>>> = LazyLock::new(|| {
-        let (sender, receiver) = channel::<Job>();
-        std::thread::spawn(move || {
-            IN_WORKER.set(true);
-            receiver.iter().for_each(Job::run);
-        });
-        Mutex::new(sender)
-    });
-    let queue = QUEUE.lock().unwrap_or_else(PoisonError::into_inner);
-    if queue.send(job).is_err() {
-        eprintln!("simcuda: the thread for host functions is gone");
-    }
-}
-
-impl Job {
-    fn run(self) {
-        match self.task {
-            Task::Sleep(time) => std::thread::sleep(time),
-            Task::Function(function) => {
-                IN_HOST_FUNCTION.set(true);
-                call_function(function);
-                IN_HOST_FUNCTION.set(false);
-            }
-        }
-        let mut call = Call::internal("a host function");
-        if call.generation == self.generation {
-            call.in_flight.remove(&self.op);
-            call.engine.finished(self.op);
-            call.wake();
-            call.drain();
-        }
-    }
-}
-
-fn call_function(function: HostFunction) {
-    type Function = unsafe extern "C" fn(*mut libc::c_void);
-    type Callback = unsafe extern "C" fn(u64, i32, *mut libc::c_void);
-    match function {
-        HostFunction::Function { f, data } => {
-            // SAFETY: the program gave a non-null `CUhostFn` (checked on entry) and vouches that it
-            // may be called with `data`.
-            unsafe { std::mem::transmute::<usize, Function>(f as usize)(data as *mut _) }
-        }
-        HostFunction::Callback { f, stream, data } => {
-            // SAFETY: as above, for a `CUstreamCallback`.
-            unsafe { std::mem::transmute::<usize, Callback>(f as usize)(stream, 0, data as *mut _) }
         }
     }
 }

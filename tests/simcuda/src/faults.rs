@@ -56,12 +56,16 @@ pub struct Faults {
 
 /// A step of SplitMix64.
 pub fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    mix(*state)
+    let answer = mix(*state);
+    *state = state.wrapping_add(GAMMA);
+    answer
 }
 
-/// The finaliser of SplitMix64: `mix(seed ^ offset)` is the pattern word at an offset.
+const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// What SplitMix64 gives in a state: `mix(seed ^ offset)` is the pattern word at an offset.
 pub fn mix(state: u64) -> u64 {
+    let state = state.wrapping_add(GAMMA);
     let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)

@@ -20,6 +20,7 @@ pub mod control;
 pub mod engine;
 pub mod entries;
 pub mod faults;
+pub mod hand_off;
 pub mod machine;
 pub mod memory;
 pub mod report;

@@ -3,6 +3,7 @@
 use crate::call::Call;
 use crate::checker::{Access, Report, ReportKind};
 use crate::engine::{Job, OpKey, StreamKey, StreamKind, Target};
+use crate::memory::history::Caller;
 use crate::memory::table::{Actor, Fault, Kind, Reason};
 use crate::types::{Code, code};
 use crate::work::{Body, Kernel, Work};
@@ -165,6 +166,12 @@ impl Call {
                 wrong.get_or_insert(Wrong { fault, at, bytes, write });
             }
         });
+        // The counter is added to atomically, so it is no race; but it has to be there.
+        if let Body::Kernel(Kernel::PatternCheck { counter, .. }) = *body
+            && let Err(fault) = self.memory.table.walk(actor, counter, 8, true, |_, _, _| ())
+        {
+            wrong.get_or_insert(Wrong { fault, at: counter, bytes: 8, write: true });
+        }
         (accesses, wrong)
     }
 
@@ -192,6 +199,13 @@ impl Call {
         });
     }
 
+    /// Who took an address away; nobody if it was reserved anew since and never mapped.
+    fn last_to_take(&self, address: u64) -> Option<(u64, u64, Caller)> {
+        let reserved = self.memory.reservation(address).is_some();
+        let last = self.memory.history.last(address);
+        last.filter(|(_, _, who)| !reserved || who.function != "cuMemAddressFree")
+    }
+
     fn explain(&self, wrong: &Wrong) -> (ReportKind, String) {
         let address = wrong.fault.address;
         let found = self.memory.table.find(address);
@@ -212,7 +226,7 @@ impl Call {
                 ReportKind::OutOfBounds,
                 format!("{:#x}..{address:#x} is mapped, and no more", wrong.at),
             ),
-            _ => match self.memory.history.last(address) {
+            _ => match self.last_to_take(address) {
                 Some((start, end, who)) => (
                     ReportKind::UseAfterFree,
                     format!("{start:#x}..{end:#x} was taken away by {who}"),

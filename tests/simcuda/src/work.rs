@@ -156,13 +156,14 @@ impl Kernel {
 /// A kernel's default duration: a round figure, measured nowhere.
 pub const KERNEL_NS: u64 = 5_000;
 
-/// The words of a pattern: every `stride` bytes, and the last eight.
+/// The words of a pattern: every `stride` bytes, and the last eight; none overlaps another. A stride
+/// below the length of a word is taken for that.
 pub fn pattern_offsets(bytes: u64, stride: u64) -> impl Iterator<Item = u64> {
     let last = bytes.checked_sub(8);
-    let stride = stride.max(1);
-    let strided = last.map_or(0, |last| last / stride + 1);
-    let extra = last.filter(|last| !last.is_multiple_of(stride));
-    (0..strided).map(move |k| k * stride).chain(extra)
+    let stride = stride.max(8);
+    let room = last.and_then(|last| last.checked_sub(8));
+    let strided = room.map_or(0, |room| room / stride + 1);
+    (0..strided).map(move |k| k * stride).chain(last)
 }
 
 impl Body {
@@ -248,9 +249,15 @@ mod tests {
         let offsets = |bytes, stride| pattern_offsets(bytes, stride).collect::<Vec<_>>();
         assert_eq!(offsets(7, 8), []);
         assert_eq!(offsets(8, 4096), [0]);
-        assert_eq!(offsets(20, 8), [0, 8, 12]);
+        assert_eq!(offsets(9, 8), [1], "one word, and no room for two");
+        assert_eq!(offsets(20, 8), [0, 12]);
         assert_eq!(offsets(24, 8), [0, 8, 16]);
         assert_eq!(offsets(512, 200), [0, 200, 400, 504]);
-        assert_eq!(offsets(9, 0).len(), 2, "a stride of 0 is 1");
+        assert_eq!(offsets(512, 0), offsets(512, 8));
+        for (bytes, stride) in (8..200).flat_map(|b| [1, 8, 24, 64].map(|s| (b, s))) {
+            let all = offsets(bytes, stride);
+            assert!(all.windows(2).all(|pair| pair[0] + 8 <= pair[1]), "{bytes} {stride}: {all:?}");
+            assert_eq!(all.last(), Some(&(bytes - 8)));
+        }
     }
 }

@@ -15,6 +15,11 @@ fn nothing_works_before_init_and_everything_says_so() {
     assert_eq!(s.cuMemAddressReserve(&mut long, 2 << 20, 0, 0, 0), NOT_INITIALIZED);
     assert_eq!(s.cuStreamSynchronize(0), NOT_INITIALIZED);
     assert_eq!(s.cuEventQuery(64), NOT_INITIALIZED);
+    let null = std::ptr::null_mut();
+    assert_eq!(s.cuMemAlloc_v2(null, 512), NOT_INITIALIZED, "before its arguments are looked at");
+    assert_eq!(s.cuMemHostAlloc(null, 512, 0), NOT_INITIALIZED);
+    assert_eq!(s.cuModuleLoadData(null, std::ptr::null()), NOT_INITIALIZED);
+    assert_eq!(s.cuMemcpy2DAsync_v2(std::ptr::null(), 0), NOT_INITIALIZED);
     assert_eq!(s.cuMemGetInfo_v2(&mut size, &mut size.clone()), NOT_INITIALIZED);
     ok!(s.cuDriverGetVersion(&mut n));
     assert_eq!(n, 13000);

@@ -295,6 +295,13 @@ fn use_of_what_was_unmapped_names_who_did_it() {
     s.launch("simcuda_fill", &[range + SPAN, 8, 1], 0);
     assert_eq!(s.cuCtxSynchronize(), ILLEGAL_ADDRESS);
     assert!(s.sim.reports()[1].contains("unmapped"), "{:?}", s.sim.reports());
+    let old = s.reserve(PAGE);
+    ok!(s.cuMemAddressFree(old, PAGE));
+    assert_eq!(s.reserve(PAGE), old);
+    ok!(s.cuDevicePrimaryCtxReset_v2(0));
+    s.use_device(0);
+    s.launch("simcuda_fill", &[old, 8, 1], 0);
+    assert!(s.sim.reports()[2].contains("unmapped"), "reserved anew: {:?}", s.sim.reports());
 }
 
 #[test]

@@ -92,6 +92,9 @@ struct Player<'a> {
     placed: BTreeMap<u64, (u64, usize)>,
     requested: Level,
     allocated: Level,
+    /// Blocks that the allocator gave out, and how many of them it took back.
+    given: u64,
+    taken_back: u64,
     /// Physical memory in use before the allocator got any.
     baseline: u64,
     /// On a GPU, where nobody else counts it: the most memory seen in use.
@@ -134,6 +137,8 @@ impl<'a> Player<'a> {
             placed: BTreeMap::new(),
             requested: Level::default(),
             allocated: Level::default(),
+            given: 0,
+            taken_back: 0,
             baseline: machine.used()?,
             sampled_peak: 0,
             readings: Vec::new(),
@@ -198,6 +203,7 @@ impl<'a> Player<'a> {
         let doing = || format!("allocating {bytes} bytes ({})", bytes_text(bytes));
         let address = self.meter.call(|allocator| allocator.malloc(bytes, stream));
         let address = address.map_err(refused(index, doing))?;
+        self.given += 1;
         self.requested.rise(bytes);
         self.allocated.rise(bytes.next_multiple_of(512));
         let seed = (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -248,6 +254,7 @@ impl<'a> Player<'a> {
         let doing = || format!("freeing the block at {address:#x}");
         let freed = self.meter.call(|allocator| allocator.free(address));
         freed.map_err(refused(index, doing))?;
+        self.taken_back += 1;
         self.requested.now -= block.region.bytes;
         self.allocated.now -= block.region.bytes.next_multiple_of(512);
         Ok(())

@@ -30,9 +30,11 @@ impl Player<'_> {
     }
 
     pub(super) fn report(mut self, outcome: Result<(), Stop>) -> Report {
+        let device_failed = matches!(outcome, Err(Stop::Device { .. }));
         let error = outcome.err().map(|stop| self.explain(stop));
         // After a stop, what was queued still has to be waited for before anything is read.
         let drained = self.gpu.synchronize();
+        let device_failed = device_failed || drained.is_err();
         let error = error.or_else(|| drained.err().map(|error| format!("at the end: {error}")));
         let corrupt_blocks = self.corrupt_blocks();
         let account = self.meter.allocator.account();
@@ -45,14 +47,20 @@ impl Player<'_> {
         };
         let driver_calls = self.driver_calls();
         let mut wrong_counters = Vec::new();
+        let replay_driver_calls = self.gpu.calls();
+        let total = simulator.map(|simulator| simulator.driver_time_ns());
         if self.job.sabotage.is_none() {
             self.audit(&driver_calls, &mut wrong_counters);
+        }
+        // It asks the driver itself, so it comes after the audit of driver calls.
+        let summary = self.meter.allocator.summary();
+        if self.job.sabotage.is_none() && !device_failed {
+            self.close(&mut wrong_counters);
         }
         let mut findings = std::mem::take(&mut self.findings);
         if let Some(simulator) = simulator {
             findings.extend(simulator.reports(FINDINGS));
         }
-        let total = simulator.map(|simulator| simulator.driver_time_ns());
         let own = total.map(|total| total.saturating_sub(self.meter.driver_ns()));
         Report {
             trace: self.trace.name.clone(),
@@ -83,11 +91,11 @@ impl Player<'_> {
             bytes_read_back: self.workload.bytes_read_back,
             accesses_checked: simulator.map(|simulator| simulator.accesses_checked()),
             unknown_launches: simulator.map(|simulator| simulator.unknown_launches()),
-            replay_driver_calls: self.gpu.calls(),
+            replay_driver_calls,
             replay_driver_time_us: own.map(|ns| ns as f64 / 1e3),
             notes: self.trace.notes.clone(),
             findings,
-            summary: self.meter.allocator.summary(),
+            summary,
             ..Report::default()
         }
     }
@@ -133,26 +141,18 @@ impl Player<'_> {
     /// Compares the allocator's counters with the replayer's books and with the device.
     fn audit(&self, driver_calls: &Calls, wrong: &mut Vec<String>) {
         let Some(account) = self.meter.allocator.account() else { return };
-        let mut compare = |what: &str, says: u64, is: u64| {
-            if says != is {
-                wrong.push(format!("{what} is {is}, the allocator's counter says {says}"));
-            }
-        };
+        let mut compare = |what: &str, says: u64, is: u64| compare(wrong, what, says, is);
         compare("bytes requested", account.requested.0, self.requested.now);
         compare("the peak of bytes requested", account.requested.1, self.requested.peak);
         compare("bytes allocated", account.allocated.0, self.allocated.now);
         compare("the peak of bytes allocated", account.allocated.1, self.allocated.peak);
+        compare("the number of blocks given out", account.mallocs, self.given);
+        compare("the number of blocks freed", account.frees, self.taken_back);
+        compare("the number of live blocks", account.live_blocks, self.given - self.taken_back);
         if let Some(simulator) = &self.machine.simulator {
-            compare(
-                "memory held",
-                account.reserved.0,
-                simulator.used().saturating_sub(self.baseline),
-            );
-            compare(
-                "the peak of memory held",
-                account.reserved.1,
-                simulator.used_peak().saturating_sub(self.baseline),
-            );
+            let [used, peak] = [simulator.used(), simulator.used_peak()];
+            compare("memory held", account.reserved.0, used.saturating_sub(self.baseline));
+            compare("its peak", account.reserved.1, peak.saturating_sub(self.baseline));
             let counted = self.meter.allocator.driver_calls();
             let names: BTreeSet<&String> = driver_calls.keys().chain(counted.keys()).collect();
             for name in names {
@@ -160,5 +160,37 @@ impl Player<'_> {
                 compare(&format!("the number of {name} calls"), of(&counted), of(driver_calls));
             }
         }
+        if account.reserved.1 > self.machine.memory {
+            wrong.push(format!("{} bytes were held, more than the limit", account.reserved.1));
+        }
+    }
+
+    /// Frees what is left and empties the cache: then nothing may be live, waiting or held.
+    fn close(&mut self, wrong: &mut Vec<String>) {
+        for block in self.live.iter_mut().filter_map(Option::take).filter(|block| !block.gone) {
+            if let Err(refusal) = self.meter.allocator.free(block.region.address) {
+                wrong.push(format!("a block could not be freed at the end: {}", refusal.text));
+            }
+        }
+        if let Err(refusal) = self.meter.allocator.empty_cache() {
+            wrong.push(format!("the cache could not be emptied at the end: {}", refusal.text));
+        }
+        if let Some(account) = self.meter.allocator.account() {
+            compare(wrong, "bytes allocated, when all is freed,", account.allocated.0, 0);
+            compare(wrong, "bytes active, when all is freed,", account.active, 0);
+            compare(wrong, "memory held, when all is given back,", account.reserved.0, 0);
+        }
+        if let Some(simulator) = &self.machine.simulator {
+            let left = simulator.used().saturating_sub(self.baseline);
+            if left > 0 {
+                wrong.push(format!("{left} bytes were not given back to the device"));
+            }
+        }
+    }
+}
+
+fn compare(wrong: &mut Vec<String>, what: &str, says: u64, is: u64) {
+    if says != is {
+        wrong.push(format!("{what} is {is}, the allocator's counter says {says}"));
     }
 }

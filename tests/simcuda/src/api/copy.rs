@@ -79,6 +79,7 @@ fn line(
 }
 
 fn plane(call: &mut Call, stream: u64, asynchronous: bool, what: *const Memcpy2D) -> Outcome {
+    call.started()?;
     let what = get(what)?;
     let place = |kind, host, device, x: usize, y: usize, pitch: usize| {
         let base: u64 = match kind {

@@ -9,11 +9,13 @@ use crate::types::{Code, Outcome, code};
 
 exports! {
     fn cuMemHostAlloc(address: *mut u64, bytes: usize, flags: u32) |call| {
+        call.started()?;
         wanted(address)?;
         require(flags & !7 == 0, code::INVALID_VALUE)?;
         put(address, allocate(call, bytes as u64, flags)?)
     };
     fn cuMemAllocHost_v2(address: *mut u64, bytes: usize) |call| {
+        call.started()?;
         wanted(address)?;
         put(address, allocate(call, bytes as u64, 0)?)
     };

@@ -16,6 +16,7 @@ exports! {
     fn cuLaunchKernelEx, fn cuLaunchKernelEx_ptsz (
         config: *const LaunchConfig, function: u64, parameters: *const *const u8, extra: *const u64,
     ) |call| {
+        call.started()?;
         let c = get(config)?;
         launch(call, function, c.grid, c.block, c.stream, parameters, extra)
     };

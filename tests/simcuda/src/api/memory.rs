@@ -9,12 +9,14 @@ use crate::types::{Code, Outcome, code};
 
 exports! {
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) |call| {
+        call.started()?;
         wanted(address)?;
         put(address, allocate(call, bytes as u64)?)
     };
     fn cuMemAllocPitch_v2(
         address: *mut u64, pitch: *mut usize, width: usize, height: usize, element: u32,
     ) |call| {
+        call.started()?;
         wanted(address)?;
         wanted(pitch)?;
         require(matches!(element, 4 | 8 | 16) && width > 0 && height > 0, code::INVALID_VALUE)?;

@@ -9,11 +9,13 @@ use std::ffi::CString;
 
 exports! {
     fn cuModuleLoad(module: *mut u64, file: *const u8) |call| {
+        call.started()?;
         let name = text(file)?;
         require(std::path::Path::new(&name).exists(), code::FILE_NOT_FOUND)?;
         load(call, module)
     };
     fn cuModuleLoadData(module: *mut u64, image: *const u8) |call| {
+        call.started()?;
         wanted(image)?;
         load(call, module)
     };
@@ -21,10 +23,12 @@ exports! {
         module: *mut u64, image: *const u8, count: u32, options: *const i32, values: *const u64,
     ) |call| {
         let _ = (count, options, values);
+        call.started()?;
         wanted(image)?;
         load(call, module)
     };
     fn cuModuleLoadFatBinary(module: *mut u64, image: *const u8) |call| {
+        call.started()?;
         wanted(image)?;
         load(call, module)
     };

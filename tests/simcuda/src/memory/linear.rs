@@ -47,11 +47,11 @@ impl HostRange {
         Ok(Self { start, bytes })
     }
 
-    /// Keeps the range out of children and core files.
+    /// Keeps the range out of children and core files, and in small pages: a device is touched here
+    /// and there only.
     pub fn keep_private(&self) {
-        for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
-            // SAFETY: the range is a mapping that this value owns; both pieces of advice leave its
-            // contents alone.
+        for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP, libc::MADV_NOHUGEPAGE] {
+            // SAFETY: the range is a mapping of this value's own; no advice changes its contents.
             unsafe { libc::madvise(self.start as *mut _, self.bytes as usize, advice) };
         }
     }

@@ -23,6 +23,9 @@ pub mod code {
     pub const NOT_SUPPORTED: i32 = 801;
 }
 
+/// Schedules that a test which holds for all of them is run with.
+pub const SCHEDULES: [&str; 6] = ["eager", "lazy", "lag:0", "lag:3", "random:1", "random:99"];
+
 pub const MIB: usize = 1 << 20;
 pub const PAGE: usize = 2 * MIB;
 

@@ -1,0 +1,37 @@
+//! The README's C program, pasted as it is: it compiles, runs on the simulated device, and prints
+//! what the README says that it prints.
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::Folder;
+
+/// The first fenced block of `language` after `heading`.
+fn block<'a>(text: &'a str, heading: &str, language: &str) -> &'a str {
+    let section =
+        text.split_once(heading).unwrap_or_else(|| panic!("no {heading} in the README")).1;
+    let fence = format!("```{language}\n");
+    let body = section.split_once(&fence).unwrap_or_else(|| panic!("no {fence} after {heading}")).1;
+    body.split_once("```").expect("a block ends").0
+}
+
+#[test]
+fn the_program_prints_what_the_readme_says() {
+    let heading = "## Use it from C, C++ and Rust";
+    let readme = fs::read_to_string("README.md").expect("there is a README");
+    let folder = Folder::with_libraries();
+    let source = folder.file("step.c");
+    fs::write(&source, block(&readme, heading, "c")).expect("the folder takes files");
+    let program = folder.file("step");
+    let mut compiler = Command::new("cc");
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-Iinclude", "-L"]).arg(folder.path());
+    common::output(compiler.arg(&source).arg("-lcuddy").arg("-o").arg(&program));
+    let mut command = Command::new(&program);
+    command.env_clear().env("LD_LIBRARY_PATH", folder.path());
+    let printed = common::run(&mut command).quietly();
+    let fresh =
+        readme.replacen(block(&readme, heading, "text"), &format!("{}\n", printed.trim_end()), 1);
+    common::compare("README.md", &fresh);
+}
