@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use super::convert::{buffer_given, copy_text, text};
 use super::guard::guarded;
-use crate::error::cuddy_status;
+use crate::error::{Words, cuddy_status};
 use crate::process;
 
 /// Sets one option. It takes effect for devices that are not in use yet; the limits for all.
@@ -73,14 +73,14 @@ pub unsafe extern "C" fn cuddy_list_options(
 ) -> cuddy_status {
     guarded(|| {
         buffer_given(buffer, size)?;
-        let mut lines = String::new();
+        let mut lines = Words::default();
         for option in process::options() {
             let (row, value, source) = (option.row, option.value, option.source);
-            // Writing to a String cannot fail.
+            // What host memory has no room for is cut.
             let _ = writeln!(lines, "{}\t{value}\t{source}\t{}\t{}", row.name, row.kind, row.help);
         }
         // SAFETY: the caller promises `size` writable bytes, and `needed` NULL or writable.
-        unsafe { copy_text(&lines, buffer, size, needed) };
+        unsafe { copy_text(&lines.into_string(), buffer, size, needed) };
         Ok(())
     })
 }
