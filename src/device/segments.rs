@@ -58,28 +58,33 @@ impl Miss<'_> {
         self.work.recover_stuck(start, bytes)?;
         let device = self.work.device;
         let clean = Stamp { stream: self.request.stamp.stream, epoch: 0 };
-        let entered = match start.0 % GRANULE {
-            0 => device
-                .owners
-                .set(start, bytes, device.id)
-                .and_then(|()| device.books.lock().heap.add_segment(start, bytes, clean)),
+        let owned = match start.0 % GRANULE {
+            0 => device.owners.set(start, bytes, device.id),
             _ => Err(Error::NotSupported(sentence!(
                 "the driver allocated at {start}, which is not aligned to {GRANULE} bytes"
             ))),
         };
-        if let Err(error) = entered {
-            if self.work.inside.memory_free(start.0).is_err() {
-                let mut books = device.books.lock();
-                books.stats.grew(bytes);
-                books.stats.quarantined += bytes;
-                books.quarantined_outside += bytes;
-            }
+        // The books stay open until the block is taken: a hit of another thread must not get it, nor
+        // see it uncounted.
+        let mut books = device.books.lock();
+        if let Err(error) = owned.and_then(|()| books.heap.add_segment(start, bytes, clean)) {
+            drop(books);
+            self.refuse(start, bytes);
             return Err(error.into());
         }
-        let mut books = device.books.lock();
         books.stats.grew(bytes);
         let block = books.take(&self.request)?;
         block.ok_or(Stop::Failed(Error::Internal("a new segment does not fit its request")))
+    }
+
+    /// Gives a segment back that could not be entered into the books.
+    fn refuse(&mut self, start: Address, bytes: u64) {
+        if self.work.inside.memory_free(start.0).is_err() {
+            let mut books = self.work.device.books.lock();
+            books.stats.grew(bytes);
+            books.stats.quarantined += bytes;
+            books.quarantined_outside += bytes;
+        }
     }
 }
 
