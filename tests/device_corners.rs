@@ -8,6 +8,43 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cuddy::process;
 use machine::*;
 
+/// Lets other threads run until it is so.
+fn until(reached: impl Fn() -> bool) {
+    while !reached() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn two_misses_that_wait_for_one_block_share_it() {
+    let environment = [("SIMCUDA_MEMORY", "4GiB"), ("SIMCUDA_SCHEDULE", "eager")];
+    isolated("two_misses_that_wait_for_one_block_share_it", &environment, |machine| {
+        let context = machine.use_device(0);
+        process::set_memory_limit(0, 8 * MIB).expect("a device");
+        let (owner, user) = (machine.stream(), machine.stream());
+        for stream in [owner, user] {
+            process::stream_open(0, stream).expect("a stream");
+        }
+        let block = malloc_on(8 * MIB, owner).expect("fits");
+        machine.gate(user, 1);
+        process::record_stream(block, user).expect("live");
+        process::free(block).expect("live");
+        std::thread::scope(|scope| {
+            let miss = || {
+                machine.set_context(context);
+                malloc_on(4 * MIB, owner)
+            };
+            let both = [scope.spawn(miss), scope.spawn(miss)];
+            until(|| stats(0).wait_count == 2 || both.iter().any(|miss| miss.is_finished()));
+            machine.sim.gate_open(1);
+            for miss in both {
+                let half = miss.join().expect("it lives").expect("half of it is free");
+                assert!(half == block || half == block + 4 * MIB);
+            }
+        });
+    });
+}
+
 #[test]
 fn a_new_segment_is_for_the_miss_that_got_it() {
     let environment = [("CUDDY_CONF", "backing:segments")];

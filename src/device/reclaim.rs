@@ -161,7 +161,9 @@ impl Miss<'_> {
         if !self.work.wait(waits)? {
             return Err(Stop::Reset);
         }
-        Ok(device.books.lock().settle() > 0)
+        // Another miss that waited for the same may have settled it first: then it is free by now.
+        device.books.lock().settle();
+        Ok(true)
     }
 
     /// Lets a miss that waits for the GPU come back first, if there is one.
