@@ -46,6 +46,29 @@ fn two_misses_that_wait_for_one_block_share_it() {
 }
 
 #[test]
+fn without_addresses_left_free_memory_of_other_streams_makes_room() {
+    let environment = [("CUDDY_CONF", "address_range:64MiB")];
+    let test = "without_addresses_left_free_memory_of_other_streams_makes_room";
+    isolated(test, &environment, |machine| {
+        machine.use_device(0);
+        machine.sim.fault("cuMemAddressReserve", 2, 1, OUT_OF_MEMORY, false).expect("a function");
+        let (a, b) = (machine.stream(), machine.stream());
+        let blocks: Vec<u64> =
+            (0..8).map(|_| malloc_on(8 * MIB, a).expect("64 MiB of addresses")).collect();
+        malloc_on(MIB, b).expect_err("all addresses are in use");
+        for &block in &blocks[1..] {
+            process::free(block).expect("live");
+        }
+        let block = malloc_on(40 * MIB, b).expect("pages are unmapped, and leave a gap");
+        assert!(block > blocks[0] && stats(0).quarantined == 0);
+        process::free(block).expect("live");
+        process::free(blocks[0]).expect("live");
+        process::empty_cache(0).expect("the driver works");
+        assert_eq!(machine.sim.used(0), 0);
+    });
+}
+
+#[test]
 fn a_new_segment_is_for_the_miss_that_got_it() {
     let environment = [("CUDDY_CONF", "backing:segments")];
     isolated("a_new_segment_is_for_the_miss_that_got_it", &environment, |_| {

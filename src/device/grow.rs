@@ -21,9 +21,12 @@ impl Miss<'_> {
             self.plan = self.make_plan()?;
         }
         let Some(need) = self.plan.as_ref().map(Growth::new_bytes) else {
+            // Free pages of other streams make room for addresses once they are unmapped.
             self.unreachable = true;
+            self.short = self.request.bytes;
             return Ok(None);
         };
+        self.unreachable = false;
         self.short = self.fill(need, page)?;
         if self.short > 0 {
             return Ok(None);
