@@ -69,6 +69,26 @@ fn without_addresses_left_free_memory_of_other_streams_makes_room() {
 }
 
 #[test]
+fn a_limit_that_has_been_set_holds_for_a_miss_under_way() {
+    let environment = [("SIMCUDA_MEMORY", "8GiB")];
+    isolated("a_limit_that_has_been_set_holds_for_a_miss_under_way", &environment, |_| {
+        for _ in 0..50 {
+            process::set_memory_limit(0, 0).expect("a device");
+            std::thread::scope(|scope| {
+                let miss = scope.spawn(|| malloc(6 * GIB, 0));
+                until(|| stats(0).reserved >= 64 * MIB || miss.is_finished());
+                process::set_memory_limit(0, GIB).expect("a device");
+                let from_now_on = stats(0).reserved.max(GIB);
+                let block = miss.join().expect("it lives");
+                assert!(stats(0).reserved <= from_now_on, "{} reserved", stats(0).reserved);
+                block.map_or(Ok(()), process::free).expect("live");
+            });
+            process::empty_cache(0).expect("the driver works");
+        }
+    });
+}
+
+#[test]
 fn a_new_segment_is_for_the_miss_that_got_it() {
     let environment = [("CUDDY_CONF", "backing:segments")];
     isolated("a_new_segment_is_for_the_miss_that_got_it", &environment, |_| {

@@ -43,6 +43,8 @@ impl Device {
     /// Sets the limit, and gives back what is cached above it. Live blocks stay, whatever they hold.
     pub(crate) fn set_limit(&self, bytes: u64) -> Result<(), Error> {
         let over = {
+            // A miss under way has asked for the room that there was: it ends first.
+            let _growth = self.growth.lock();
             let mut books = self.books.lock();
             books.stats.limit = bytes;
             books.stats.reserved > bytes
