@@ -89,6 +89,26 @@ fn a_limit_that_has_been_set_holds_for_a_miss_under_way() {
 }
 
 #[test]
+fn a_limit_for_all_devices_is_set_on_each_whatever_the_driver_says() {
+    let environment = [("SIMCUDA_DEVICES", "2")];
+    let test = "a_limit_for_all_devices_is_set_on_each_whatever_the_driver_says";
+    isolated(test, &environment, |machine| {
+        for device in [0, 1] {
+            process::free(malloc(8 * MIB, device).expect("fits")).expect("live");
+        }
+        machine.sim.fault("cuMemUnmap", 1, 1, UNKNOWN, false).expect("a function");
+        process::set_memory_limit(process::ALL_DEVICES, 2 * MIB).expect_err("it cannot give back");
+        for device in [0, 1] {
+            assert_eq!(process::memory_limit(device), Ok(2 * MIB));
+        }
+        process::set_option(b"memory_limit", b"1MiB").expect_err("it cannot give back");
+        for device in [0, 1] {
+            assert_eq!(process::memory_limit(device), Ok(MIB));
+        }
+    });
+}
+
+#[test]
 fn a_new_segment_is_for_the_miss_that_got_it() {
     let environment = [("CUDDY_CONF", "backing:segments")];
     isolated("a_new_segment_is_for_the_miss_that_got_it", &environment, |_| {

@@ -137,14 +137,13 @@ pub fn trim(device: i32, keep: u64) -> Result<u64, Error> {
 }
 
 /// Sets the most that may be reserved on a device, or on each of [`ALL_DEVICES`] that there are; 0
-/// and `u64::MAX` are no limit. What is cached above it is given back.
+/// and `u64::MAX` are no limit. What is cached above it is given back; an error says that this failed
+/// on a device, the limits are set all the same.
 pub fn set_memory_limit(device: i32, bytes: u64) -> Result<(), Error> {
     let limit = if bytes == 0 { u64::MAX } else { bytes };
     let process = started()?;
-    for id in process.ids(device)? {
-        process.set_limit(DeviceId(id), limit)?;
-    }
-    Ok(())
+    let set = |id| process.set_limit(DeviceId(id), limit);
+    process.ids(device)?.map(set).fold(Ok(()), Result::and)
 }
 
 /// The same as a fraction of the device's memory, above 0 and up to 1.
@@ -154,10 +153,11 @@ pub fn set_memory_fraction(device: i32, fraction: f64) -> Result<(), Error> {
         return Err(Error::InvalidArgument { argument: "fraction", why });
     }
     let process = started()?;
-    for id in process.ids(device)? {
-        process.set_limit(DeviceId(id), start::share(process.total(DeviceId(id))?, fraction))?;
-    }
-    Ok(())
+    let set = |id| {
+        let share = start::share(process.total(DeviceId(id))?, fraction);
+        process.set_limit(DeviceId(id), share)
+    };
+    process.ids(device)?.map(set).fold(Ok(()), Result::and)
 }
 
 /// The most that may be reserved on a device, in bytes; `u64::MAX` is no limit.

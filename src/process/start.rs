@@ -159,10 +159,9 @@ impl Process {
     pub(super) fn apply_limits(&self) -> Result<(), Error> {
         let _nobody_opens = self.opening.lock();
         self.limits.lock().fill(None);
-        for device in self.devices_in_use() {
-            device.set_limit(self.limit_by_options(device.id())?)?;
-        }
-        Ok(())
+        let set = |device: &Device| device.set_limit(self.limit_by_options(device.id())?);
+        // What one device cannot give back is no reason to leave the limit off the others.
+        self.devices_in_use().map(set).fold(Ok(()), Result::and)
     }
 }
 
