@@ -5,6 +5,7 @@ mod machine;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use cuddy::error::Error;
 use cuddy::process;
 use machine::*;
 
@@ -105,6 +106,25 @@ fn a_limit_for_all_devices_is_set_on_each_whatever_the_driver_says() {
         for device in [0, 1] {
             assert_eq!(process::memory_limit(device), Ok(MIB));
         }
+    });
+}
+
+#[test]
+fn a_context_that_never_comes_back_is_an_error() {
+    isolated("a_context_that_never_comes_back_is_an_error", &[], |machine| {
+        let block = malloc(MIB, 0).expect("fits");
+        machine.sim.fault("cuCtxPushCurrent", 1, 1, 201, false).expect("a function");
+        std::thread::scope(|scope| {
+            let miss = scope.spawn(|| malloc(64 * MIB, 0));
+            until(|| miss.is_finished() || machine.sim.faults_fired() > 1000);
+            let ended = miss.is_finished();
+            machine.sim.clear_faults();
+            let answer = miss.join().expect("it lives");
+            assert!(ended, "it tries for ever");
+            assert_eq!(answer, Err(Error::DeviceReset(0)));
+        });
+        assert_eq!(process::free(block), Err(Error::DeviceReset(0)));
+        process::free(malloc(MIB, 0).expect("fits")).expect("live");
     });
 }
 

@@ -43,6 +43,8 @@ use crate::streams::{Home, Key, Kind};
 use crate::sync::{Lock, thread_number};
 use crate::types::{Address, DeviceId, Stamp, StreamSlot};
 
+/// How often one call starts anew on a device that is reset under it.
+const MOST_STARTS: usize = 4;
 /// Rank of the lock that makes misses take turns.
 const GROWTH: u8 = 4;
 /// Rank of the lock that keeps handles valid while they are recorded on.
@@ -144,7 +146,7 @@ impl Device {
             return Err(self.beyond_reach(want.bytes));
         };
         let key = want.stream.key();
-        loop {
+        for _ in 0..MOST_STARTS {
             let mut books = self.books.lock();
             let slot = match books.streams.find(key) {
                 Some(slot) => slot,
@@ -171,6 +173,7 @@ impl Device {
                 return Ok(address);
             }
         }
+        Err(Error::DeviceReset(self.id.0))
     }
 
     /// Gives a block back at the point that the host has reached in the block's own stream.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::human::{exact, short};
 use super::work::{Turn, Work};
-use super::{Device, Store};
+use super::{Device, MOST_STARTS, Store};
 use crate::driver::Context;
 use crate::error::{Error, Words, sentence};
 use crate::stats::cuddy_stats;
@@ -40,7 +40,7 @@ impl Device {
     /// Free and total bytes of the device; what the cache could give counts as free, as far as the
     /// limit allows.
     pub(crate) fn memory_info(&self) -> Result<(u64, u64), Error> {
-        loop {
+        for _ in 0..MOST_STARTS {
             let Turn::Mine(work) = Work::begin(self, None)? else { continue };
             let (free, total) = work.inside.memory_info()?;
             let stats = self.books.lock().stats;
@@ -50,6 +50,7 @@ impl Device {
             let allowed = stats.limit.saturating_sub(stats.active);
             return Ok(((free + reusable).min(allowed), total));
         }
+        Err(Error::DeviceReset(self.id.0))
     }
 
     /// What the driver says without any lock but its own; `None` if it fails.
