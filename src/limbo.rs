@@ -10,40 +10,31 @@ use crate::error::Error;
 use crate::hash::ByNumber;
 use crate::types::{Address, Stamp, StreamSlot};
 
-/// A stream that uses a block beside the block's own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Use {
-    /// The stream.
-    pub stream: StreamSlot,
-    /// What has to pass; `None` until the block is freed.
-    pub stamp: Option<Stamp>,
-}
-
 /// A freed block and what it waits for.
 #[derive(Debug)]
 struct Waiting {
     address: Address,
     bytes: u64,
-    uses: Vec<Use>,
+    uses: Vec<Stamp>,
 }
 
 /// The uses noted for live blocks, and the blocks that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Limbo {
-    noted: HashMap<u64, Vec<Use>, ByNumber>,
+    /// One stamp a stream; its epoch is not known before the free, since all work up to then counts.
+    noted: HashMap<u64, Vec<Stamp>, ByNumber>,
     waiting: Vec<Waiting>,
 }
 
 impl Limbo {
-    /// Notes a use of a live block. `stamp` is given where the fence is recorded now rather than
-    /// at the free; a later one of the same stream replaces it.
-    pub(crate) fn note(&mut self, address: Address, used: Use) -> Result<(), Error> {
+    /// Notes that a stream uses a live block, beside the block's own.
+    pub(crate) fn note(&mut self, address: Address, stream: StreamSlot) -> Result<(), Error> {
+        let used = Stamp { stream, epoch: 0 };
         let host = |_| Error::HostOutOfMemory;
         self.noted.try_reserve(1).map_err(host)?;
         self.waiting.try_reserve(self.noted.len() + 1).map_err(host)?;
         if let Some(uses) = self.noted.get_mut(&address.0) {
-            if let Some(known) = uses.iter_mut().find(|known| known.stream == used.stream) {
-                known.stamp = used.stamp;
+            if uses.iter().any(|known| known.stream == stream) {
                 return Ok(());
             }
             uses.try_reserve(1).map_err(host)?;
@@ -63,8 +54,7 @@ impl Limbo {
         !self.noted.is_empty() && self.noted.contains_key(&address.0)
     }
 
-    /// Moves a freed block's uses here. `stamp` is asked, for each stream that has none yet, what
-    /// has to pass.
+    /// Moves a freed block's uses here. `stamp` is asked for each stream what has to pass.
     pub(crate) fn hold(
         &mut self,
         address: Address,
@@ -73,7 +63,7 @@ impl Limbo {
     ) {
         let Some(mut uses) = self.noted.remove(&address.0) else { return };
         for used in &mut uses {
-            used.stamp.get_or_insert_with(|| stamp(used.stream));
+            *used = stamp(used.stream);
         }
         self.waiting.push(Waiting { address, bytes, uses });
     }
@@ -86,7 +76,7 @@ impl Limbo {
     ) -> usize {
         let before = self.waiting.len();
         self.waiting.retain(|block| {
-            let over = block.uses.iter().all(|used| used.stamp.is_some_and(&passed));
+            let over = block.uses.iter().all(|&used| passed(used));
             if over {
                 due(block.address);
             }
@@ -98,7 +88,7 @@ impl Limbo {
     /// What the waiting blocks wait for, block by block.
     pub(crate) fn waits(&self, mut each: impl FnMut(u64, Stamp)) {
         for block in &self.waiting {
-            block.uses.iter().filter_map(|used| used.stamp).for_each(|it| each(block.bytes, it));
+            block.uses.iter().for_each(|&used| each(block.bytes, used));
         }
     }
 
@@ -109,7 +99,7 @@ impl Limbo {
             true => (false, block.bytes),
             false => (true, u64::MAX - block.bytes),
         });
-        best.into_iter().flat_map(|block| block.uses.iter().filter_map(|used| used.stamp))
+        best.into_iter().flat_map(|block| block.uses.iter().copied())
     }
 
     /// How many blocks wait.
@@ -127,10 +117,6 @@ mod tests {
     const SLOW: StreamSlot = StreamSlot(1);
     const FAST: StreamSlot = StreamSlot(2);
 
-    fn used(stream: StreamSlot) -> Use {
-        Use { stream, stamp: None }
-    }
-
     fn first(stream: StreamSlot) -> Stamp {
         Stamp { stream, epoch: 1 }
     }
@@ -145,8 +131,8 @@ mod tests {
     #[test]
     fn a_slow_stream_holds_its_own_blocks_only() {
         let mut limbo = Limbo::default();
-        limbo.note(A, used(SLOW)).expect("host memory");
-        limbo.note(B, used(FAST)).expect("host memory");
+        limbo.note(A, SLOW).expect("host memory");
+        limbo.note(B, FAST).expect("host memory");
         limbo.hold(A, 512, first);
         limbo.hold(B, 4096, first);
         assert_eq!(settled(&mut limbo, |stamp| stamp.stream == FAST), [B]);
@@ -158,9 +144,9 @@ mod tests {
     #[test]
     fn a_block_waits_for_all_its_streams() {
         let mut limbo = Limbo::default();
-        limbo.note(A, used(SLOW)).expect("host memory");
-        limbo.note(A, used(FAST)).expect("host memory");
-        limbo.note(A, used(FAST)).expect("host memory");
+        limbo.note(A, SLOW).expect("host memory");
+        limbo.note(A, FAST).expect("host memory");
+        limbo.note(A, FAST).expect("host memory");
         assert!(limbo.is_noted(A) && !limbo.is_noted(B));
         limbo.hold(A, 512, first);
         assert!(!limbo.is_noted(A));
@@ -172,13 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_given_early_is_kept_and_the_latest_counts() {
+    fn what_has_to_pass_is_asked_at_the_free() {
         let mut limbo = Limbo::default();
-        for epoch in [3, 5] {
-            let stamp = Some(Stamp { stream: SLOW, epoch });
-            limbo.note(A, Use { stream: SLOW, stamp }).expect("host memory");
-        }
-        limbo.hold(A, 512, |_| panic!("it has its stamp"));
+        limbo.note(A, SLOW).expect("host memory");
+        limbo.hold(A, 512, |stream| Stamp { stream, epoch: 5 });
         assert_eq!(settled(&mut limbo, |stamp| stamp.epoch <= 4), []);
         assert_eq!(settled(&mut limbo, |stamp| stamp.epoch <= 5), [A]);
     }
@@ -187,7 +170,7 @@ mod tests {
     fn the_block_to_wait_for_is_the_smallest_that_is_enough() {
         let mut limbo = Limbo::default();
         for (address, stream, bytes) in [(A, SLOW, 4096), (B, FAST, 1024)] {
-            limbo.note(address, used(stream)).expect("host memory");
+            limbo.note(address, stream).expect("host memory");
             limbo.hold(address, bytes, first);
         }
         let best = |bytes| limbo.best_for(bytes).map(|stamp| stamp.stream).collect::<Vec<_>>();

@@ -164,11 +164,6 @@ impl<E: Clone> Streams<E> {
         Some(Stamp { stream: slot, epoch: stream.epoch })
     }
 
-    /// The stream's kind.
-    pub(crate) fn kind(&self, slot: StreamSlot) -> Kind {
-        self.streams[slot.0 as usize].kind
-    }
-
     /// The stream's handle as it was last passed, and its id (0 when it was never asked for).
     pub(crate) fn names(&self, slot: StreamSlot) -> (usize, u64) {
         let stream = &self.streams[slot.0 as usize];

@@ -110,6 +110,83 @@ fn a_limit_for_all_devices_is_set_on_each_whatever_the_driver_says() {
 }
 
 #[test]
+fn fences_of_a_per_thread_stream_do_not_pile_up() {
+    let environment = [("SIMCUDA_SCHEDULE", "eager")];
+    isolated("fences_of_a_per_thread_stream_do_not_pile_up", &environment, |machine| {
+        machine.use_device(0);
+        let block = malloc(MIB, 0).expect("fits");
+        for _ in 0..2000 {
+            machine.fill(2, block, 1, 4);
+            process::record_stream(block, 2).expect("live");
+        }
+        let events = machine.sim.objects("events");
+        assert!(events < 200, "{events} events");
+        process::free(block).expect("live");
+    });
+}
+
+#[test]
+fn a_recorded_free_costs_one_query_however_many_streams_there_are() {
+    let environment = [("SIMCUDA_SCHEDULE", "eager")];
+    let test = "a_recorded_free_costs_one_query_however_many_streams_there_are";
+    isolated(test, &environment, |machine| {
+        machine.use_device(0);
+        let streams: Vec<usize> = (0..50).map(|_| machine.stream()).collect();
+        for &stream in &streams {
+            process::free(malloc_on(MIB, stream).expect("fits")).expect("live");
+        }
+        let block = malloc_on(8 * MIB, streams[0]).expect("fits");
+        machine.fill(streams[1], block, 1, 4);
+        process::record_stream(block, streams[1]).expect("live");
+        machine.sim.clear_calls();
+        process::free(block).expect("live");
+        assert_eq!(malloc_on(8 * MIB, streams[0]), Ok(block), "its use is over");
+        let queries = machine.sim.calls("cuEventQuery");
+        assert!((1..=2).contains(&queries), "{queries} queries");
+    });
+}
+
+#[test]
+fn work_given_to_a_per_thread_stream_before_the_free_is_waited_for() {
+    let test = "work_given_to_a_per_thread_stream_before_the_free_is_waited_for";
+    for (schedule, driver) in [("eager", "13000"), ("lazy", "12040"), ("random:3", "12040")] {
+        let environment = [
+            ("SIMCUDA_CHECKER", "log"),
+            ("SIMCUDA_SCHEDULE", schedule),
+            ("SIMCUDA_DRIVER", driver),
+        ];
+        isolated(test, &environment, |machine| {
+            let context = machine.use_device(0);
+            let owner = machine.stream();
+            for gate in [1, 2] {
+                let block = malloc_on(8 * MIB, owner).expect("fits");
+                // Recorded first, used then, as with every other stream.
+                let work = || {
+                    machine.set_context(context);
+                    process::record_stream(block, 2).expect("live");
+                    machine.gate(2, gate);
+                    machine.fill(2, block, 1, 8 * MIB);
+                };
+                match gate {
+                    1 => work(),
+                    _ => std::thread::scope(|scope| scope.spawn(work).join().expect("it lives")),
+                }
+                process::free(block).expect("live");
+                let next = malloc_on(8 * MIB, owner).expect("fits");
+                machine.fill(owner, next, 2, 8 * MIB);
+                machine.sim.gate_open(gate);
+                machine.synchronize_all();
+                process::free(next).expect("live");
+                machine.synchronize_all();
+            }
+            process::empty_cache(0).expect("the driver works");
+            assert_eq!((stats(0).active, machine.sim.used(0)), (0, 0));
+            machine.assert_clean();
+        });
+    }
+}
+
+#[test]
 fn a_context_that_never_comes_back_is_an_error() {
     isolated("a_context_that_never_comes_back_is_an_error", &[], |machine| {
         let block = malloc(MIB, 0).expect("fits");

@@ -30,21 +30,21 @@ pub(super) enum Wait {
 
 impl Device {
     /// Records the fences that were begun, as well as can be: what fails is left to be waited for.
-    pub(super) fn record(&self, begun: &[Stamp], passing: Option<(StreamSlot, usize)>) {
-        for &stamp in begun {
+    pub(super) fn record(&self, begun: &[Stamp]) {
+        for (at, &stamp) in begun.iter().enumerate() {
             let recording = self.recording.lock();
             let books = self.books.lock();
             if books.streams.passed(stamp) || books.streams.fence_of(stamp).is_some() {
                 continue;
             }
             let home = books.streams.home(stamp.stream);
-            let handle = books.streams.recordable(stamp.stream, thread_number(), passing);
+            let handle = books.streams.recordable(stamp.stream, thread_number(), None);
             drop(books);
             match handle {
                 Some(handle) => self.record_on(stamp, StreamHandle(handle), home),
                 None if self.driver.has_context_events() => {
                     drop(recording);
-                    self.record_over(home);
+                    self.record_over(home, &begun[at..]);
                 }
                 None => {}
             }
@@ -60,14 +60,18 @@ impl Device {
         }
     }
 
-    /// Records one fence over everything that a context has been given.
-    fn record_over(&self, home: Home) {
-        let Ok(begun) = self.books.lock().streams.begin_fences_of(home) else { return };
+    /// Records one fence over everything that a context has been given, for those of the begun ones
+    /// that are of it. Streams that nobody waits for get none: each would cost a query of its own.
+    fn record_over(&self, home: Home, begun: &[Stamp]) {
         let recorded = self.with_event(home, |inside, event| inside.event_record_context(event));
         let Ok(fence) = recorded else { return };
-        for stamp in begun {
-            let unkept = self.books.lock().streams.attach(stamp, fence.clone());
-            unkept.unwrap_or_else(|fence| self.recycle(fence));
+        for &stamp in begun {
+            let mut books = self.books.lock();
+            if books.streams.home(stamp.stream) == home {
+                let unkept = books.streams.attach(stamp, fence.clone());
+                drop(books);
+                unkept.unwrap_or_else(|fence| self.recycle(fence));
+            }
         }
         self.recycle(fence);
     }

@@ -34,7 +34,6 @@ use self::pages::Pages;
 use crate::driver::{Context, Driver, StreamHandle};
 use crate::error::{DriverError, Error, sentence};
 use crate::heap::{PageRun, Request};
-use crate::limbo::Use;
 use crate::mutants::mutant;
 use crate::options::{Options, StreamTrust};
 use crate::owners::Owners;
@@ -186,7 +185,7 @@ impl Device {
             let mut begun = Vec::new();
             books.release_to_limbo(self.id, address, &mut begun)?;
             drop(books);
-            self.record(&begun, None);
+            self.record(&begun);
         }
         match self.options.caching {
             true => Ok(()),
@@ -210,15 +209,7 @@ impl Device {
         if block.stream == slot {
             return Ok(());
         }
-        // Nobody else can fence a per-thread stream, so its own thread does it now.
-        let now = matches!(books.streams.kind(slot), Kind::PerThread(_));
-        let stamp = now.then(|| books.streams.begin_fence(slot));
-        books.limbo.note(address, Use { stream: slot, stamp })?;
-        drop(books);
-        if let Some(stamp) = stamp {
-            self.record(&[stamp], Some((slot, stream.raw)));
-        }
-        Ok(())
+        books.limbo.note(address, slot)
     }
 
     /// The live block that an address lies in.
