@@ -1,7 +1,7 @@
 //! Who serves the memory of a replay.
 //!
 //! Everything here is timed and its driver calls are counted as the allocator's; the replayer's
-//! own calls go through [`Gpu`](crate::gpu::Gpu)'s counted methods instead.
+//! own calls go through [`Gpu`]'s counted methods instead.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! The exported functions, a chapter a file.
 //!
-//! Each is declared by [`exports!`]: symbol, the per-thread-stream symbol if there is one, C
+//! Each is declared by `exports!`: symbol, the per-thread-stream symbol if there is one, C
 //! parameters, body. The body gets the [`Call`](crate::call::Call) and answers `Ok` or an error
 //! code; it reads C's enums as integers, checks its arguments in the order in which the driver
-//! does, and writes results through [`put`].
+//! does, and writes results through `put`.
 //!
 //! # Safety
 //! Every function here takes what C gives it: out pointers that are not null must be valid for a
