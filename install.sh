@@ -148,3 +148,7 @@ endif()
 END
 
 echo "installed Cuddy $version in $root"
+case $prefix in
+/usr | /usr/local) ;;
+*) echo "to use it: export PKG_CONFIG_PATH=$prefix/$libdir/pkgconfig LD_LIBRARY_PATH=$prefix/$libdir PATH=$prefix/bin:\$PATH" ;;
+esac

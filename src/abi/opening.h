@@ -1,7 +1,7 @@
 // cuddy.h: a caching allocator for CUDA device memory.
 //
 // cudaMalloc() costs tens of microseconds or more, cudaFree() waits for the device. Cuddy keeps what
-// is freed and hands it out again within nanoseconds, in stream order, and gives it back to the
+// is freed and hands it out again with no driver call, in stream order, and gives it back to the
 // driver when memory runs short. It needs no initialisation and no thread, takes nothing from a
 // device that is not used, and tells at any time where the memory went.
 //
@@ -30,7 +30,8 @@
 // Build it with: cc program.c $(pkg-config --cflags --libs cuddy)
 //
 // What holds for every function:
-// - Any thread may call it at any time, also during exit. Nothing prints, aborts or throws.
+// - Any thread may call it at any time, also during exit. Nothing aborts or throws. Nothing prints,
+//   but for mistakes in CUDDY_CONF, which are said once on stderr.
 // - Sizes are in bytes; text is UTF-8 and ends with 0.
 // - A pointer argument must be valid for what the text says; NULL where it is not allowed is
 //   CUDDY_ERROR_INVALID_ARGUMENT. Structs begin with their size, so that they can grow.

@@ -43,6 +43,11 @@ pub fn open(name: &str) -> Result<Trace, TraceError> {
     trace::read(*bytes, name)
 }
 
+/// Their names.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    TRACES.iter().map(|(name, ..)| *name)
+}
+
 /// The largest whose live memory fits in so many bytes.
 pub fn largest_within(bytes: u64) -> Result<Option<Bundled>, TraceError> {
     for (name, what, _) in TRACES {

@@ -8,12 +8,13 @@ use crate::machine;
 use crate::print::kind_of_time;
 use crate::report::Report;
 use crate::table::{Table, bytes_text, count_text, time_text};
+use crate::{out, outln};
 
 /// Runs it and prints one table.
 pub fn run(on: Target) -> Result<Outcome, String> {
     let target = machine::choose(on)?;
     let (device, memory) = device(target)?;
-    println!("{device}");
+    outln!("{device}");
     let chosen = bundled::largest_within(memory / 5 * 4).map_err(|error| error.to_string())?;
     let Some(chosen) = chosen else {
         let need = bytes_text(6 << 30);
@@ -22,7 +23,7 @@ pub fn run(on: Target) -> Result<Outcome, String> {
         ));
     };
     let ideal = chosen.trace.ideal();
-    println!(
+    outln!(
         "{}: {} calls, {} live at the peak.\n",
         chosen.what,
         count_text(chosen.trace.operations()),
@@ -30,10 +31,10 @@ pub fn run(on: Target) -> Result<Outcome, String> {
     );
     let driver = child::run(&job(&chosen, Who::Driver, target))?;
     let cuddy = child::run(&job(&chosen, Who::Cuddy, target))?;
-    print!("{}", table(&driver, &cuddy));
-    println!("\n  {}\n", explanation(&cuddy));
+    out!("{}", table(&driver, &cuddy));
+    outln!("\n  {}\n", explanation(&cuddy));
     if let Some(summary) = &cuddy.summary {
-        println!("{}", summary.trim_end());
+        outln!("{}", summary.trim_end());
     }
     for report in [&driver, &cuddy] {
         complain(report);

@@ -13,13 +13,14 @@ use crate::library::CuddyLibrary;
 use crate::sim::Simulator;
 use crate::table::{Table, bytes_text};
 use crate::workload::{Region, Workload};
+use crate::{out, outln};
 
 /// Bytes of the trial's block.
 const TRIAL: u64 = 1 << 20;
 
 /// Prints what there is, and whether it is healthy.
 pub fn run(on: Target) -> Result<Outcome, String> {
-    println!("cuddy {}\n", env!("CARGO_PKG_VERSION"));
+    outln!("cuddy {}\n", env!("CARGO_PKG_VERSION"));
     if on == Target::Sim {
         let simulator = Simulator::load()?;
         simulator.configure("devices", "1")?;
@@ -29,12 +30,12 @@ pub fn run(on: Target) -> Result<Outcome, String> {
     configuration(&mut complaints);
     match complaints.as_slice() {
         [] => {
-            println!("Healthy.");
+            outln!("Healthy.");
             Ok(Outcome::Well)
         }
         complaints => {
-            println!("Not healthy:");
-            complaints.iter().for_each(|complaint| println!("  {complaint}"));
+            outln!("Not healthy:");
+            complaints.iter().for_each(|complaint| outln!("  {complaint}"));
             Ok(Outcome::Wrong)
         }
     }
@@ -43,18 +44,18 @@ pub fn run(on: Target) -> Result<Outcome, String> {
 /// A line of a section: what, and how it is.
 fn line(what: &str, how: impl AsRef<str>) {
     let mut lines = how.as_ref().lines();
-    println!("  {what:<16}{}", lines.next().unwrap_or(""));
-    lines.for_each(|more| println!("  {:<16}{more}", ""));
+    outln!("  {what:<16}{}", lines.next().unwrap_or(""));
+    lines.for_each(|more| outln!("  {:<16}{more}", ""));
 }
 
 fn devices(complaints: &mut Vec<String>) {
-    println!("Driver");
+    outln!("Driver");
     let gpu = match Gpu::load() {
         Ok(gpu) => gpu,
         Err(why) => {
             line("libcuda.so.1", format!("not usable: {why}"));
             line("", ADVICE);
-            println!();
+            outln!();
             complaints.push("there is no usable CUDA driver".to_owned());
             return;
         }
@@ -66,7 +67,7 @@ fn devices(complaints: &mut Vec<String>) {
     }
     let count = gpu.device_count().unwrap_or(0);
     line("devices", count.to_string());
-    println!();
+    outln!();
     if count == 0 {
         complaints.push("the driver sees no device (is CUDA_VISIBLE_DEVICES set?)".to_owned());
     }
@@ -75,7 +76,7 @@ fn devices(complaints: &mut Vec<String>) {
             line("trial", format!("FAILED: {why}"));
             complaints.push(format!("device {number}: {why}"));
         }
-        println!();
+        outln!();
     }
 }
 
@@ -89,7 +90,7 @@ No GPU at hand? `cuddy demo` and `cuddy replay` run on a simulated device, and s
 fn device(gpu: &Gpu, number: u32) -> Result<(), String> {
     let said = |error: GpuError| error.to_string();
     let seen = gpu.device_facts(number).map_err(said)?;
-    println!("Device {number}: {}", seen.name);
+    outln!("Device {number}: {}", seen.name);
     gpu.use_device(number).map_err(said)?;
     let (free, total) = gpu.memory().map_err(said)?;
     line("memory", format!("{}, {} of it free", bytes_text(total), bytes_text(free)));
@@ -138,17 +139,17 @@ fn trial(gpu: &Gpu, number: u32) -> Result<(), String> {
 }
 
 fn configuration(complaints: &mut Vec<String>) {
-    println!("Configuration");
+    outln!("Configuration");
     let mut table = Table::of_words(["option", "value", "from", "accepted"]);
     for option in process::options() {
         let (name, accepted) = (option.row.name, option.row.kind.to_string());
         table.row([name.to_owned(), option.value, option.source.to_string(), accepted]);
     }
-    print!("{}", table.text());
+    out!("{}", table.text());
     for rejected in process::rejected_options() {
-        println!("  left out: \"{}\": {}", rejected.entry, rejected.why);
+        outln!("  left out: \"{}\": {}", rejected.entry, rejected.why);
         complaints
             .push(format!("CUDDY_CONF has an entry that was left out: \"{}\"", rejected.entry));
     }
-    println!();
+    outln!();
 }

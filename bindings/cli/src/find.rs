@@ -56,8 +56,19 @@ pub fn find(word: &str) -> Result<Source, String> {
     ))
 }
 
-/// Every trace in the folders, by name; of equal names the one that `find` would take.
-pub fn all() -> Vec<PathBuf> {
+/// Every known trace, by name; of equal names the one that `find` would take.
+pub fn all() -> Vec<Source> {
+    let files = files();
+    let is_file = |name: &str| files.iter().any(|it| it.file_stem().is_some_and(|it| it == name));
+    let bundled = crate::bundled::names().filter(|name| !is_file(name));
+    let bundled: Vec<Source> = bundled.map(|name| Source::Bundled(name.to_owned())).collect();
+    let mut all: Vec<Source> = files.into_iter().map(Source::File).chain(bundled).collect();
+    all.sort_by_key(Source::short_name);
+    all
+}
+
+/// Every trace in the folders.
+fn files() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for folder in folders() {
         let Ok(entries) = std::fs::read_dir(folder) else { continue };
@@ -70,6 +81,5 @@ pub fn all() -> Vec<PathBuf> {
             }
         }
     }
-    found.sort_by(|a, b| a.file_name().cmp(&b.file_name()));
     found
 }

@@ -17,6 +17,7 @@ pub mod job;
 pub mod library;
 pub mod machine;
 pub mod meter;
+pub mod out;
 pub mod print;
 pub mod replay;
 pub mod report;

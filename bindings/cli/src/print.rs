@@ -1,20 +1,15 @@
 //! Reports, printed: for programs as JSON, for people as a table.
 
-use std::io::Write;
-
 use crate::report::Report;
 use crate::table::{Table, bytes_text, count_text, time_text};
+use crate::{out, outln};
 
 /// One object, one line.
 pub fn json(report: &Report) -> Result<(), String> {
     let plain = Report { summary: None, ..report.clone() };
     let line = serde_json::to_string(&plain).map_err(|error| error.to_string())?;
-    let mut out = std::io::stdout().lock();
-    // Whoever reads may have seen enough.
-    match writeln!(out, "{line}") {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.to_string()),
-        _ => Ok(()),
-    }
+    outln!("{line}");
+    Ok(())
 }
 
 /// All of them: one trace in detail, several as a table.
@@ -34,7 +29,7 @@ pub fn setting(report: &Report) -> String {
 }
 
 fn detail(report: &Report) {
-    println!("{}: {} events {}\n", report.trace, count_text(report.events), setting(report));
+    outln!("{}: {} events {}\n", report.trace, count_text(report.events), setting(report));
     let mut table = Table::new(["memory", "bytes", ""]);
     let mut size =
         |name: &str, bytes: u64| table.row([name.to_owned(), count_text(bytes), bytes_text(bytes)]);
@@ -52,7 +47,7 @@ fn detail(report: &Report) {
     if let Some(fit) = report.fit_ratio {
         table.row([vec!["smallest device / allocated".to_owned()], ratio(fit).to_vec()].concat());
     }
-    println!("{}", table.text());
+    outln!("{}", table.text());
 
     let mut table = Table::new(["driver calls of the allocator", "calls"]);
     for (function, calls) in &report.driver_calls {
@@ -62,20 +57,16 @@ fn detail(report: &Report) {
     if let Some(calls) = report.steady_state_driver_calls {
         table.row(["of them in the steady state".to_owned(), count_text(calls)]);
     }
-    println!("{}", table.text());
+    outln!("{}", table.text());
 
-    println!(
-        "  driver time   {} ({})",
-        time_text(report.driver_time_us * 1e3),
-        kind_of_time(report)
-    );
-    println!(
+    outln!("  driver time   {} ({})", time_text(report.driver_time_us * 1e3), kind_of_time(report));
+    outln!(
         "  host time     {} a call, measured over {} calls",
         time_text(report.ns_per_op),
         count_text(report.operations)
     );
-    println!("  checks        {}", checks(report));
-    println!("  replay        {:.1} s", report.seconds);
+    outln!("  checks        {}", checks(report));
+    outln!("  replay        {:.1} s", report.seconds);
     remarks(report);
 }
 
@@ -109,19 +100,19 @@ fn overview(reports: &[Report]) {
         table.row(cells);
     }
     if let Some(first) = reports.first() {
-        println!(
+        outln!(
             "{} traces {}; driver time is {}\n",
             reports.len(),
             setting(first),
             kind_of_time(first)
         );
     }
-    print!("{}", table.text());
+    out!("{}", table.text());
     for report in reports {
         remarks(report);
     }
     let clean = reports.iter().filter(|report| report.clean()).count();
-    println!("\n  {clean} of {} traces completed with nothing wrong.", reports.len());
+    outln!("\n  {clean} of {} traces completed with nothing wrong.", reports.len());
 }
 
 /// `virtual` or `measured`.
@@ -170,9 +161,9 @@ fn remarks(report: &Report) {
     lines.extend(report.findings.iter().cloned());
     lines.extend(report.wrong_counters.iter().cloned());
     if !lines.is_empty() {
-        println!("\n  {}:", report.trace);
+        outln!("\n  {}:", report.trace);
     }
     for line in lines.iter().flat_map(|text| text.lines()) {
-        println!("    {line}");
+        outln!("    {line}");
     }
 }

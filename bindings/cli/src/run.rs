@@ -7,6 +7,7 @@ use crate::job::{Job, Source, Who};
 use crate::report::Report;
 use crate::table::{Table, bytes_text, count_text};
 use crate::{child, find, fit, machine, print, selftest};
+use crate::{out, outln};
 
 /// Does what `cuddy replay` was asked.
 pub fn replay(args: &ReplayArgs) -> Result<Outcome, String> {
@@ -99,34 +100,29 @@ fn fit_of(job: &Job) -> Result<Report, String> {
 fn self_test(jobs: impl Iterator<Item = Job>) -> Result<Outcome, String> {
     let mut outcome = Outcome::Well;
     for job in jobs {
-        println!("Self-test on {}: each mistake must be reported.", job.source.label());
+        outln!("Self-test on {}: each mistake must be reported.", job.source.label());
         for row in selftest::run(&job)? {
             let verdict = if row.as_it_should { "ok    " } else { "MISSED" };
-            println!("\n  {verdict}  {}", row.mistake);
+            outln!("\n  {verdict}  {}", row.mistake);
             for line in row.reported.lines() {
-                println!("          {line}");
+                outln!("          {line}");
             }
             if !row.as_it_should {
                 outcome = Outcome::Wrong;
             }
         }
-        println!();
+        outln!();
     }
     match outcome {
-        Outcome::Well => println!("All three mistakes were reported, and nothing without one."),
-        Outcome::Wrong => println!("Not every mistake was reported as it should be."),
+        Outcome::Well => outln!("All three mistakes were reported, and nothing without one."),
+        Outcome::Wrong => outln!("Not every mistake was reported as it should be."),
     }
     Ok(outcome)
 }
 
 fn list() -> Result<Outcome, String> {
-    let paths = find::all();
-    if paths.is_empty() {
-        return Err(format!("no traces found: set ${} to a folder of them", find::VARIABLE));
-    }
     let mut table = Table::new(["trace", "events", "streams", "peak of live blocks"]);
-    for path in paths {
-        let source = Source::File(path);
+    for source in find::all() {
         let name = source.short_name();
         match source.open() {
             Ok(trace) => table.row([
@@ -138,9 +134,10 @@ fn list() -> Result<Outcome, String> {
             Err(error) => eprintln!("cuddy: {}: {error}", source.label()),
         }
     }
-    print!("{}", table.text());
+    out!("{}", table.text());
     for folder in find::folders() {
-        println!("  from {}", folder.display());
+        outln!("  from {}", folder.display());
     }
+    outln!("  and from the program itself; ${} names another folder", find::VARIABLE);
     Ok(Outcome::Well)
 }

@@ -69,6 +69,42 @@ fn known_traces_are_listed() {
     }
     let (folder, _) = file("only.gz", b"# gputrace 1\na 0 5 0\n");
     let list = Ended::of(cuddy(&["replay", "--list"]).env("CUDDY_TRACES", folder.path()));
-    assert!(list.out.contains("only") && !list.out.contains("llama"), "{}", list.out);
+    assert!(list.out.contains("only") && !list.out.contains("synth_"), "{}", list.out);
     assert_eq!(run(&["replay", "--list", "synth_checkerboard"]).code, Some(2));
+}
+
+#[test]
+fn a_reader_who_stops_reading_ends_it_quietly() {
+    for arguments in
+        [&["doctor", "--on", "sim"][..], &["replay", "--list"], &["demo", "--on", "sim"]]
+    {
+        let mut child = cuddy(arguments)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        drop(child.stdout.take());
+        let ended = child.wait_with_output().expect("our own child");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && said.is_empty(), "{arguments:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_in_one_line() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+    let ended = Ended::of_parts(cuddy(&["replay", "--list"]).stdout(full));
+    assert_eq!(ended.code, Some(2), "{}", ended.err);
+    assert!(ended.err.starts_with("cuddy: cannot write") && ended.err.lines().count() == 1);
+}
+
+#[test]
+fn the_bundled_traces_are_listed_wherever_the_program_runs() {
+    let empty = tempfile::tempdir().expect("a temporary folder");
+    let ended = Ended::of(cuddy(&["replay", "--list"]).env("CUDDY_TRACES", empty.path()));
+    assert!(
+        ended.code == Some(0) && ended.out.contains("bertlarge_mlm_amp_varlen"),
+        "{}",
+        ended.out
+    );
 }

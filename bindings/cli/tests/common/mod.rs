@@ -32,7 +32,18 @@ pub struct Ended {
 
 impl Ended {
     pub fn of(command: &mut Command) -> Self {
-        let Output { status, stdout, stderr } = command.output().expect("the command starts");
+        Self::from(command.output().expect("the command starts"))
+    }
+
+    /// The same, with standard output where the caller has put it.
+    pub fn of_parts(command: &mut Command) -> Self {
+        let child = command.stderr(std::process::Stdio::piped()).spawn();
+        let ended = child.and_then(std::process::Child::wait_with_output);
+        Self::from(ended.expect("the command runs"))
+    }
+
+    fn from(output: Output) -> Self {
+        let Output { status, stdout, stderr } = output;
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the command writes UTF-8");
         Self { code: status.code(), out: text(stdout), err: text(stderr) }
     }
