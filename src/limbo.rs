@@ -102,7 +102,8 @@ impl Limbo {
         best.into_iter().flat_map(|block| block.uses.iter().copied())
     }
 
-    /// How many blocks wait.
+    /// How many blocks wait: for checks.
+    #[cfg(any(test, debug_assertions))]
     pub(crate) fn len(&self) -> usize {
         self.waiting.len()
     }
