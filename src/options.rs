@@ -221,7 +221,7 @@ mod tests {
     fn a_bad_entry_is_left_out_and_the_good_ones_hold() {
         let read = configured(
             "backng:pages,caching:maybe,memory_limit:10GB,streams,caching=off,\
-                               memory_fraction:1.01,memory_fraction:nan,segment_small:4,backing:pages",
+                               memory_fraction:1.01,memory_fraction:0,memory_fraction:nan,segment_small:4,backing:pages",
         );
         assert_eq!(
             *read.options(),
@@ -238,8 +238,9 @@ mod tests {
                 "\"memory_limit:10GB\": \"10GB\" is not a value of memory_limit (1 to 4194304TiB or none); units are B, KiB, MiB, GiB and TiB",
                 "\"streams\": write key:value, with a colon: streams (checked or trusted)",
                 "\"caching=off\": write key:value, with a colon: caching (on or off)",
-                "\"memory_fraction:1.01\": \"1.01\" is not a value of memory_fraction (0 to 1)",
-                "\"memory_fraction:nan\": \"nan\" is not a value of memory_fraction (0 to 1)",
+                "\"memory_fraction:1.01\": \"1.01\" is not a value of memory_fraction (above 0, up to 1)",
+                "\"memory_fraction:0\": \"0\" is not a value of memory_fraction (above 0, up to 1)",
+                "\"memory_fraction:nan\": \"nan\" is not a value of memory_fraction (above 0, up to 1)",
                 "\"segment_small:4\": \"4\" is not a value of segment_small (1MiB to 1GiB); units are B, KiB, MiB, GiB and TiB",
             ]
             .map(|line| format!("{prefix}{line}"))

@@ -35,7 +35,7 @@ pub struct Options {
     pub backing: Backing,
     /// The most that may be reserved on a device, in bytes; [`Options::NO_LIMIT`] for no limit.
     pub memory_limit: u64,
-    /// The most that may be reserved on a device, as a share of its memory, 0 to 1.
+    /// The most that may be reserved on a device, as a share of its memory: above 0, up to 1.
     pub memory_fraction: f64,
     /// Whether freed memory is kept for reuse.
     pub caching: bool,
@@ -90,7 +90,7 @@ pub enum Kind {
         /// The option's field.
         field: fn(&mut Options) -> &mut u64,
     },
-    /// A number from 0 to 1.
+    /// A number above 0, up to 1.
     Fraction {
         /// The option's field.
         field: fn(&mut Options) -> &mut f64,
@@ -196,7 +196,7 @@ impl fmt::Display for Kind {
                 write!(f, "{} to {}", Bytes(*least), Bytes(*most))?;
                 word.map_or(Ok(()), |(word, _)| write!(f, " or {word}"))
             }
-            Self::Fraction { .. } => f.write_str("0 to 1"),
+            Self::Fraction { .. } => f.write_str("above 0, up to 1"),
             Self::Choice { words, .. } => match words {
                 [first @ .., before, last] => {
                     first.iter().try_for_each(|word| write!(f, "{word}, "))?;
@@ -234,8 +234,7 @@ fn place(kind: &Kind, text: &str, options: &mut Options) -> Option<()> {
             };
         }
         Kind::Fraction { field } => {
-            // Adding 0 turns -0 into 0.
-            *field(options) = text.parse::<f64>().ok().filter(|v| (0.0..=1.0).contains(v))? + 0.0;
+            *field(options) = text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0)?;
         }
         Kind::Choice { words, set, .. } => {
             set(options, words.iter().position(|word| *word == text)?);
