@@ -551,7 +551,7 @@ cuddy_status cuddy_set_option(const char *key, const char *value);
 // buffer, size, needed: where to write the text; as for cuddy_memory_summary().
 //
 // Errors: CUDDY_ERROR_INVALID_ARGUMENT (key is NULL, or buffer is and size is not 0),
-// CUDDY_ERROR_INVALID_OPTION (no such option). Thread-safe.
+// CUDDY_ERROR_INVALID_OPTION (no such option), CUDDY_ERROR_FORKED. Thread-safe.
 cuddy_status cuddy_get_option(const char *key, char *buffer, size_t size, size_t *needed);
 
 // Lists every option, one a line, its parts separated by tabs: key, value, where the value came
@@ -559,7 +559,8 @@ cuddy_status cuddy_get_option(const char *key, char *buffer, size_t size, size_t
 //
 // buffer, size, needed: where to write the text; as for cuddy_memory_summary().
 //
-// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0). Thread-safe.
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0), CUDDY_ERROR_FORKED.
+// Thread-safe.
 cuddy_status cuddy_list_options(char *buffer, size_t size, size_t *needed);
 
 // -------------------------------------------------------------------------------------------------
