@@ -40,7 +40,7 @@ pub struct Config {
     pub faults: String,
     /// The VMM granularity in bytes.
     pub granularity: u64,
-    /// Where a report goes at exit: `stderr`, a file, or nowhere.
+    /// Where a report goes: `stderr`, a file, a journal (`*.jsonl`), or nowhere.
     pub report: String,
 }
 
