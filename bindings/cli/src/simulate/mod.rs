@@ -40,6 +40,7 @@ default, and as in CuPy): it asks the driver to prove that it is genuine, and si
 Statically linked programs and those with special rights (setuid) ignore LD_PRELOAD.
 
 The settings are also SIMCUDA_DEVICES, SIMCUDA_MEMORY, ... in the environment; options come before those.
+SIMCUDA_REPORT is the command's own.
 CUDDY_SIM_LIBRARY names the file of the simulated driver, where it is not found by itself.
 
 Exit code:
@@ -56,6 +57,11 @@ Examples:
 pub fn run(args: &SimArgs) -> Result<Outcome, String> {
     let driver = simcuda_control::find().map_err(|error| error.to_string())?;
     let settings = settings::of(args)?;
+    if let Some(file) = &args.report {
+        // A report that cannot be written is better known before the program has run.
+        std::fs::write(file, "")
+            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+    }
     let folder = Folder::new()?;
     let libraries = preloaded(&driver, args.runtime, &folder)?;
     let report = folder.0.join("report.jsonl");

@@ -100,8 +100,12 @@ impl Sums {
             lines.push(NOBODY.to_owned());
         } else if self.findings > 0 {
             let findings = counted(self.findings, "finding", "findings");
+            let of = match self.accesses {
+                0 => String::new(),
+                _ => format!(" in {accesses} checked"),
+            };
             lines.push(format!(
-                "{findings} in {accesses} checked; exit code {} (the program ended with {})",
+                "{findings}{of}; exit code {} (the program ended with {})",
                 super::FOUND,
                 status.text()
             ));
