@@ -152,6 +152,8 @@ fn attribute_of(call: &Call, attribute: i32, device: u32) -> Result<i32, Code> {
         106 => 32,               // blocks of a multiprocessor
         111 => 1 << 10,          // reserved shared memory
         113 => 1,                // read-only registration
+        115 => 1,                // memory pools
+        119 => 1,                // of them, to be shared as file descriptors
         120 => 1,                // clusters
         134 => 0,                // host NUMA node
         131 => -1,               // device NUMA node
@@ -175,7 +177,8 @@ fn attribute_of(call: &Call, attribute: i32, device: u32) -> Result<i32, Code> {
         | 105
         | 107..=110
         | 112
-        | 114..=119
+        | 114
+        | 116..=118
         | 121..=130
         | 132
         | 133

@@ -39,6 +39,7 @@ exports! {
     fn cuEventSynchronize(event: u64) |call| {
         let (event, context) = find(call, event)?;
         call.wait(Target::Event(event));
+        super::pool::synchronised(call);
         call.healthy(context)
     };
     fn cuEventElapsedTime(ms: *mut f32, start: u64, end: u64) |call| elapsed(call, ms, start, end);

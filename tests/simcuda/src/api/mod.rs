@@ -27,6 +27,7 @@ pub mod memory;
 pub mod module;
 pub mod peer;
 pub mod pointer;
+pub mod pool;
 pub mod primary;
 pub mod stream;
 pub mod unimplemented;

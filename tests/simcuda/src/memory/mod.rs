@@ -11,15 +11,18 @@ pub mod history;
 pub mod host;
 pub mod linear;
 pub mod object;
+pub mod pool;
 pub mod table;
 pub mod vmm;
 
-use crate::types::{Code, code};
+use crate::slots::Slots;
+use crate::types::{Code, PoolProperties, code};
 use budget::Budget;
 use extents::Extents;
 use history::History;
 use linear::{HostRange, Linear};
 use object::{Home, Object};
+use pool::{Mark, Pool};
 use std::collections::{BTreeMap, HashMap};
 use table::{Kind, Mapping, Table};
 
@@ -47,8 +50,24 @@ pub struct Memory {
     objects: HashMap<u64, Object>,
     handles: BTreeMap<u64, vmm::Handle>,
     reservations: BTreeMap<u64, u64>,
+    /// The pool that each device's `cuMemAllocAsync` takes from, and its default pool.
+    pub device_pools: Vec<DevicePools>,
+    pools: Slots<Pool>,
+    orphans: Vec<(u64, Mark)>,
     next: u64,
 }
+
+/// The pools of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct DevicePools {
+    /// The one that it always has.
+    pub default: u64,
+    /// The one that allocations without a pool come from.
+    pub current: u64,
+}
+
+/// Where the values of pool handles lie.
+const POOL_SLOTS: u64 = 9;
 
 /// What died with the last reference to an object.
 pub type Gone = Option<u64>;
@@ -66,7 +85,7 @@ impl Memory {
             Err(_) => wish.max(1 << 28),
         };
         let first = arena.start.next_multiple_of(granularity.max(LARGE));
-        Ok(Self {
+        let mut new = Self {
             budgets: totals.iter().map(|&t| Budget::new(t)).collect(),
             table: Table::default(),
             history: History::default(),
@@ -77,8 +96,16 @@ impl Memory {
             objects: HashMap::new(),
             handles: BTreeMap::new(),
             reservations: BTreeMap::new(),
+            device_pools: Vec::new(),
+            pools: Slots::new(POOL_SLOTS),
+            orphans: Vec::new(),
             next: 1,
-        })
+        };
+        for device in 0..totals.len() as u32 {
+            let default = new.create_pool(device, PoolProperties::of_device(device));
+            new.device_pools.push(DevicePools { default, current: default });
+        }
+        Ok(new)
     }
 
     /// No device, no address.
@@ -94,6 +121,9 @@ impl Memory {
             objects: HashMap::new(),
             handles: BTreeMap::new(),
             reservations: BTreeMap::new(),
+            device_pools: Vec::new(),
+            pools: Slots::new(POOL_SLOTS),
+            orphans: Vec::new(),
             next: 1,
         }
     }
@@ -198,6 +228,8 @@ impl Memory {
             "allocations" => of(&[Kind::Device]),
             "host_allocations" => of(&[Kind::Pinned]),
             "host_registrations" => of(&[Kind::Registered]),
+            "pool_allocations" => self.table.block_count(),
+            "pools" => self.pools.count(),
             "objects" => self.objects.len(),
             _ => return None,
         };
