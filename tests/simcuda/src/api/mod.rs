@@ -23,6 +23,7 @@ pub mod fill;
 pub mod host;
 pub mod init;
 pub mod launch;
+pub mod managed;
 pub mod memory;
 pub mod module;
 pub mod peer;

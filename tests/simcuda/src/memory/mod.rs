@@ -10,6 +10,7 @@ pub mod extents;
 pub mod history;
 pub mod host;
 pub mod linear;
+pub mod managed;
 pub mod object;
 pub mod pool;
 pub mod table;
@@ -54,6 +55,8 @@ pub struct Memory {
     pub device_pools: Vec<DevicePools>,
     pools: Slots<Pool>,
     orphans: Vec<(u64, Mark)>,
+    /// What is known of managed memory.
+    pub managed: managed::Stretches,
     next: u64,
 }
 
@@ -99,6 +102,7 @@ impl Memory {
             device_pools: Vec::new(),
             pools: Slots::new(POOL_SLOTS),
             orphans: Vec::new(),
+            managed: managed::Stretches::default(),
             next: 1,
         };
         for device in 0..totals.len() as u32 {
@@ -124,6 +128,7 @@ impl Memory {
             device_pools: Vec::new(),
             pools: Slots::new(POOL_SLOTS),
             orphans: Vec::new(),
+            managed: managed::Stretches::default(),
             next: 1,
         }
     }
@@ -192,7 +197,10 @@ impl Memory {
     /// `cuMemFree`, once nobody uses the memory any more.
     pub fn free(&mut self, start: u64) -> Gone {
         let mapping = self.table.remove(start)?;
-        self.addresses.give(start, mapping.bytes.next_multiple_of(ALIGNMENT));
+        if self.is_device_address(start) {
+            self.addresses.give(start, mapping.bytes.next_multiple_of(ALIGNMENT));
+        }
+        self.forget_advice(&mapping);
         self.drop_mapping(&mapping)
     }
 
@@ -226,6 +234,7 @@ impl Memory {
             "reservations" => self.reservations.len(),
             "mappings" => of(&[Kind::Virtual]),
             "allocations" => of(&[Kind::Device]),
+            "managed_allocations" => of(&[Kind::Managed]),
             "host_allocations" => of(&[Kind::Pinned]),
             "host_registrations" => of(&[Kind::Registered]),
             "pool_allocations" => self.table.block_count(),

@@ -127,6 +127,13 @@ driver! {
     cuMemAllocAsync_ptsz(address: *mut u64, bytes: usize, stream: u64);
     cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: u64, stream: u64);
     cuMemFreeAsync(address: u64, stream: u64);
+    cuMemAdvise(address: u64, bytes: usize, advice: i32, device: i32);
+    cuMemAdvise_v2(address: u64, bytes: usize, advice: i32, location: u64);
+    cuMemPrefetchAsync(address: u64, bytes: usize, device: i32, stream: u64);
+    cuMemPrefetchAsync_v2(address: u64, bytes: usize, location: u64, flags: u32, stream: u64);
+    cuMemRangeGetAttribute(data: *mut i32, room: usize, attribute: i32, address: u64, bytes: usize);
+    cuMemRangeGetAttributes(data: *const *mut i32, rooms: *const usize, attributes: *const i32, count: usize, address: u64, bytes: usize);
+    cuStreamAttachMemAsync(stream: u64, address: u64, bytes: usize, flags: u32);
     cuStreamCreate(stream: *mut u64, flags: u32);
     cuStreamCreateWithPriority(stream: *mut u64, flags: u32, priority: i32);
     cuStreamDestroy_v2(stream: u64);
