@@ -123,7 +123,12 @@ impl Call {
         let unknown_accesses = matches!(body, Body::Kernel(Kernel::Unknown));
         let said = wrong.map(|_| label.clone());
         let withdrawn = self.withdrawn(&accesses, &label);
-        let work = Work { actor, body, poisoned: wrong.is_some() };
+        // What is free in a memory pool is still mapped: a GPU does not fault there.
+        let poisoned = wrong.is_some_and(|w| {
+            let found = self.memory.table.find(w.fault.address);
+            !found.is_some_and(|m| m.kind == Kind::Pool && w.fault.reason == Reason::Unmapped)
+        });
+        let work = Work { actor, body, poisoned };
         let job = Job { work, accesses, duration_ns, label, unknown_accesses };
         let thread = self.key();
         let op = match gate {

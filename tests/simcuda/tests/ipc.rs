@@ -127,6 +127,18 @@ fn the_bytes_are_the_same_in_both_processes() {
 }
 
 #[test]
+fn what_another_process_wrote_is_given_back_to_the_host_too() {
+    let s = ours("eager");
+    let mut other = other("eager");
+    let block = s.alloc(MIB);
+    let there = open(&mut other, &s.export(block));
+    assert_eq!(other.number(&format!("fill {there} 9 {MIB}")), 0);
+    assert_eq!(other.number(&format!("close {there}")), 0);
+    ok!(s.cuMemFree_v2(block));
+    assert_eq!(s.peek(s.alloc(MIB), 1), [0]);
+}
+
+#[test]
 fn a_handle_names_the_whole_allocation() {
     let s = ours("eager");
     let mut other = other("eager");

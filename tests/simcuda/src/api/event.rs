@@ -56,6 +56,7 @@ exports! {
             return call.healthy(context);
         }
         call.wait(Target::Event(event));
+        super::pool::synchronised(call);
         call.healthy(context)
     };
     fn cuEventElapsedTime(ms: *mut f32, start: u64, end: u64) |call| elapsed(call, ms, start, end);

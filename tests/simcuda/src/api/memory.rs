@@ -36,7 +36,13 @@ exports! {
     fn cuMemGetAddressRange_v2(base: *mut u64, bytes: *mut usize, address: u64) |call| {
         call.context()?;
         let mapping = call.memory.table.find(address).ok_or(code::NOT_FOUND)?;
-        let (start, size) = (mapping.start, mapping.bytes);
+        let (start, size) = match mapping.kind {
+            Kind::Pool => {
+                let block = call.memory.table.block(address).ok_or(code::NOT_FOUND)?;
+                (block.start, block.bytes)
+            }
+            _ => (mapping.start, mapping.bytes),
+        };
         put_if(base, start)?;
         put_if(bytes, size as usize)
     };
@@ -120,7 +126,12 @@ fn free(call: &mut Call, address: u64) -> Outcome {
     if address == 0 {
         return Ok(());
     }
-    let ours = |m: &&Mapping| m.start == address && m.kind == Kind::Device;
+    if let Some(block) = call.memory.table.block(address).copied() {
+        require(block.start == address, code::INVALID_VALUE)?;
+        super::pool::free_now(call, block);
+        return Ok(());
+    }
+    let ours = |m: &&Mapping| m.start == address && matches!(m.kind, Kind::Device | Kind::Managed);
     let mapping =
         call.memory.table.find(address).filter(ours).cloned().ok_or(code::INVALID_VALUE)?;
     implied_wait(call, &mapping);

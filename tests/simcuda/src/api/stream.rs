@@ -19,6 +19,7 @@ exports! {
     fn cuStreamSynchronize, fn cuStreamSynchronize_ptsz (stream: u64) |call| {
         let stream = call.stream(stream)?;
         call.wait(Target::Stream(stream.key));
+        super::pool::synchronised(call);
         call.healthy(stream.context)
     };
     fn cuStreamQuery, fn cuStreamQuery_ptsz (stream: u64) |call| {

@@ -33,7 +33,7 @@ impl Wait {
 impl<W, F: Flaw> Engine<W, F> {
     /// Begins a wait: fixes what is waited for.
     pub fn begin_wait(&mut self, target: Target) -> Wait {
-        let clock = self.checker.is_on().then(Clock::nothing);
+        let clock = self.checker.keeps_order().then(Clock::nothing);
         let mut wait = Wait { ops: Vec::new(), event: None, clock, end_ns: 0 };
         match target {
             Target::Stream(stream) => self.await_stream(&mut wait, stream.0),

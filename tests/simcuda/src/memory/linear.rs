@@ -52,6 +52,13 @@ impl HostRange {
         Ok(Self { start, bytes })
     }
 
+    /// The same, without a promise that there is as much memory.
+    pub fn sparse(bytes: u64) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let start = map(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1)?;
+        Ok(Self { start, bytes })
+    }
+
     /// Keeps the range out of children and core files, and in small pages: a device is touched here
     /// and there only.
     pub fn keep_private(&self) {
