@@ -22,6 +22,7 @@ pub mod event;
 pub mod fill;
 pub mod host;
 pub mod init;
+pub mod ipc;
 pub mod launch;
 pub mod managed;
 pub mod memory;

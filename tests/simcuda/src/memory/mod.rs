@@ -5,10 +5,12 @@
 //! mapped. Its number is never used again. Device addresses come from one reserved range that the
 //! host cannot touch.
 
+pub mod board;
 pub mod budget;
 pub mod extents;
 pub mod history;
 pub mod host;
+pub mod ipc;
 pub mod linear;
 pub mod managed;
 pub mod object;
@@ -43,6 +45,8 @@ pub struct Memory {
     pub table: Table,
     /// What was freed lately, and by whom.
     pub history: History,
+    /// What is shared with other processes by handle.
+    pub ipc: ipc::Ipc,
     /// Unit of VMM sizes and addresses.
     pub granularity: u64,
     linear: Linear,
@@ -92,6 +96,7 @@ impl Memory {
             budgets: totals.iter().map(|&t| Budget::new(t)).collect(),
             table: Table::default(),
             history: History::default(),
+            ipc: ipc::Ipc::default(),
             granularity,
             linear: Linear::new(room)?,
             addresses: Extents::new(first, arena.start + arena.bytes),
@@ -118,6 +123,7 @@ impl Memory {
             budgets: Vec::new(),
             table: Table::default(),
             history: History::default(),
+            ipc: ipc::Ipc::default(),
             granularity: LARGE,
             linear: Linear::empty(),
             arena: HostRange { start: 0, bytes: 0 },
@@ -216,6 +222,7 @@ impl Memory {
             return None;
         }
         let object = self.objects.remove(&id)?;
+        self.ipc.buried(id);
         if object.counted {
             self.budgets[object.device as usize].give(object.bytes);
         }
@@ -234,6 +241,7 @@ impl Memory {
             "reservations" => self.reservations.len(),
             "mappings" => of(&[Kind::Virtual]),
             "allocations" => of(&[Kind::Device]),
+            "imports" => of(&[Kind::Imported]),
             "managed_allocations" => of(&[Kind::Managed]),
             "host_allocations" => of(&[Kind::Pinned]),
             "host_registrations" => of(&[Kind::Registered]),

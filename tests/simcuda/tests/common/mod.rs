@@ -50,6 +50,11 @@ macro_rules! driver {
     };
 }
 
+/// `CUipcMemHandle` and `CUipcEventHandle`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IpcHandle(pub [u64; 8]);
+
 pub type Parameters = [*mut c_void; 8];
 
 driver! {
@@ -113,6 +118,12 @@ driver! {
     cuMemRetainAllocationHandle(handle: *mut u64, address: u64);
     cuMemExportToShareableHandle(to: *mut i32, handle: u64, kind: i32, flags: u64);
     cuMemImportFromShareableHandle(handle: *mut u64, from: usize, kind: i32);
+    cuIpcGetMemHandle(handle: *mut IpcHandle, address: u64);
+    cuIpcOpenMemHandle(address: *mut u64, handle: IpcHandle, flags: u32);
+    cuIpcOpenMemHandle_v2(address: *mut u64, handle: IpcHandle, flags: u32);
+    cuIpcCloseMemHandle(address: u64);
+    cuIpcGetEventHandle(handle: *mut IpcHandle, event: u64);
+    cuIpcOpenEventHandle(event: *mut u64, handle: IpcHandle);
     cuDeviceGetDefaultMemPool(pool: *mut u64, device: i32);
     cuDeviceGetMemPool(pool: *mut u64, device: i32);
     cuDeviceSetMemPool(device: i32, pool: u64);
