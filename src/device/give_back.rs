@@ -22,10 +22,11 @@ impl Device {
         };
         let before = self.books.lock().stats.reserved;
         let outcome = work.trim(keep);
-        let books = self.books.lock();
+        #[cfg_attr(not(debug_assertions), expect(unused_mut, reason = "only checks change it"))]
+        let mut books = self.books.lock();
         #[cfg(debug_assertions)]
         if work.still_mine_in(&books) {
-            books.check();
+            self.check(&mut books);
         }
         let given = before.saturating_sub(books.stats.reserved);
         match outcome {
@@ -72,7 +73,7 @@ impl Work<'_> {
         }
         self.empty_limbo()?;
         let excess = excess();
-        let runs = device.store.claim(&mut device.books.lock(), excess, &|_, _| true)?;
+        let runs = device.store.claim(&mut device.all_books(), excess, &|_, _| true)?;
         if total(&runs) == 0 {
             return Ok(());
         }
@@ -99,7 +100,7 @@ impl Work<'_> {
         if !self.wait(waits)? {
             return Err(Stop::Reset);
         }
-        device.books.lock().settle();
+        device.all_books().settle();
         Ok(())
     }
 }

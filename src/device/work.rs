@@ -214,6 +214,7 @@ impl Device {
         self.spares.lock().forget_events();
         let mut books = self.books.lock();
         let books = &mut *books;
+        self.forget_loans(books);
         let live = books.heap.blocks().filter(|block| block.state == BlockState::Live);
         let addresses: Vec<u64> = live.map(|block| block.address.0).collect();
         books.lost.extend(addresses);
