@@ -24,6 +24,9 @@ use crate::types::{Address, StreamSlot};
 /// Of what is reserved, a thread's shelf of a stream holds at most this part.
 const PART: u64 = 64;
 
+/// And at most so many bytes: what lies on a shelf is not there to be cut from or joined.
+const MOST: u64 = 1 << 20;
+
 /// What a device needs for it.
 pub(super) struct Front {
     loans: Loans,
@@ -174,7 +177,7 @@ impl Device {
     /// What is reserved has changed: so has what a shelf may hold.
     pub(super) fn set_shelf_limit(&self, books: &Books) {
         let limit = match self.options.caching {
-            true => books.stats.reserved / PART / u64::from(books.tallies.max(1)),
+            true => (books.stats.reserved / PART / u64::from(books.tallies.max(1))).min(MOST),
             false => 0,
         };
         self.front.limit.store(limit, Ordering::Relaxed);
