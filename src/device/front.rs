@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 //! The front: cached blocks that are handed out and taken back without the books.
 //!
-//! A block that the books hand out to a lasting stream (built-in or held) is put on loan. Its thread
+//! A block that the books hand out to a lasting stream (built-in or held), out of the default pool, is put on loan. Its thread
 //! may then free it to a shelf and get it from there again, on the same stream; to the books it stays
 //! live meanwhile. Whoever needs the whole truth opens the books by [`Device::all_books`]: every
 //! shelf is emptied, every tally gathered.
@@ -16,16 +16,17 @@ use super::books::Books;
 use super::{BOOKS, Device, Named};
 use crate::error::Error;
 use crate::heap::Block;
+use crate::mutants::mutant;
 use crate::shelf::{self, A_BLOCK, Declared, Lent, Loans, PEAKED, Standing, Stopped, Tally};
 use crate::stats::cuddy_stats;
 use crate::sync::Guard;
-use crate::types::{Address, StreamSlot};
+use crate::types::{Address, PoolId};
 
 /// Of what is reserved, a thread's shelf of a stream holds at most this part.
 const PART: u64 = 64;
 
 /// And at most so many bytes: what lies on a shelf is not there to be cut from or joined.
-const MOST: u64 = 1 << 20;
+const MOST: u64 = 256 << 10;
 
 /// What a device needs for it.
 pub(super) struct Front {
@@ -49,6 +50,9 @@ impl Front {
 
     /// A new era: no name that a thread remembers means anything any more.
     pub(super) fn end_era(&self) {
+        if mutant("shelf-era-goes-on") {
+            return;
+        }
         self.era.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -121,6 +125,9 @@ impl Device {
     }
 
     fn gather_all(&self, books: &mut Books, stopped: &mut Stopped) {
+        if mutant("shelf-not-emptied") {
+            return;
+        }
         stopped.each(|theirs| {
             if let Some(theirs) = theirs.of(self.id) {
                 theirs.empty(|address| self.front.back_to_heap(books, address));
@@ -130,14 +137,17 @@ impl Device {
     }
 
     /// Puts a block that the books have just handed out on loan, if its stream is a lasting one.
-    pub(super) fn lend(&self, books: &mut Books, address: Address, stream: Named) {
+    pub(super) fn lend(&self, books: &mut Books, pool: PoolId, address: Address, stream: Named) {
         let front = &self.front;
-        let Some(block) = books.heap.find(address) else { return };
+        let Some(block) = books.pools[pool].heap.find(address) else { return };
         let lasting = stream.context.is_none() && books.streams.is_lasting(block.stream);
-        if !lasting || !self.options.caching {
+        if !lasting || !self.options.caching || pool != PoolId::DEFAULT {
             return;
         }
         self.know_me(books);
+        if !shelf::is_small(block.bytes, front.limit()) {
+            return;
+        }
         if front.loans.is_full() {
             front.loans.make_room(&mut shelf::stop_all());
         }
@@ -194,15 +204,6 @@ impl Device {
         });
     }
 
-    /// The books are about to look for a block of this stream: the large one on the calling thread's
-    /// shelf goes back first, so that it can be cut from, and joined with its neighbours.
-    pub(super) fn put_large_back(&self, books: &mut Books, stream: StreamSlot) {
-        shelf::with_mine(|mine| {
-            let (shelf, _) = mine.of(self.id)?.of(stream, self.front.era())?;
-            shelf.take_large().map(|large| self.front.back_to_heap(books, large))
-        });
-    }
-
     /// The error for an address that the books refuse: to them a block on a shelf is live.
     pub(super) fn explain_shelved(&self, error: Error) -> Error {
         match error {
@@ -221,7 +222,7 @@ impl Device {
     pub(super) fn end_loan(&self, books: &mut Books, address: Address) -> Result<(), Error> {
         let loans = &self.front.loans;
         match loans.end_out(address) {
-            Some(lent) => books.heap.restate(address, lent.requested),
+            Some(lent) => books.pools[PoolId::DEFAULT].heap.restate(address, lent.requested),
             None if loans.standing(address).is_some() => Err(Error::DoubleFree(address)),
             None => Ok(()),
         }
@@ -265,7 +266,7 @@ impl Device {
         self.gather_all(books, &mut stopped);
         self.front.loans.each(&mut stopped, |address, standing| {
             if let Standing::Out(lent) = standing {
-                let restated = books.heap.restate(address, lent.requested);
+                let restated = books.pools[PoolId::DEFAULT].heap.restate(address, lent.requested);
                 assert!(restated.is_ok(), "a block on loan is not live: {address}");
             }
         });
@@ -278,8 +279,8 @@ impl Front {
     /// Ends the loan of a block that was taken off a shelf. Its counters were moved when it was freed.
     fn back_to_heap(&self, books: &mut Books, address: Address) {
         self.loans.end_shelved(address);
-        let Books { heap, streams, .. } = books;
-        let released = heap.release(address, |slot| streams.epoch(slot));
+        let Books { pools, streams, .. } = books;
+        let released = pools[PoolId::DEFAULT].heap.release(address, |slot| streams.epoch(slot));
         debug_assert!(released.is_ok(), "a block on a shelf is not live to the heap: {address}");
     }
 
@@ -302,6 +303,9 @@ impl Front {
     /// Notes the peaks of what all threads have declared. To be called before and after the books
     /// change what has a peak, where several threads count.
     fn note(&self, stats: &mut cuddy_stats) {
+        if mutant("shelf-peak-forgotten") {
+            return;
+        }
         for (which, (now, peak, unit)) in peaked(stats).into_iter().enumerate() {
             *peak = (*peak).max(sum(*now, self.declared.take_highest(which) / unit));
         }

@@ -241,3 +241,65 @@ extern "C" fn thread_ends(_gate: *mut libc::c_void) {
         gate.orphaned.store(true, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::DeviceId;
+
+    const DEVICE: DeviceId = DeviceId(60);
+
+    /// Two counters that only ever move together, while a thread is inside.
+    fn count() {
+        let inside = with_mine(|mine| {
+            let mine = mine.make(DEVICE).expect("host memory");
+            mine.tally.served += 1;
+            std::hint::spin_loop();
+            mine.tally.freed += 1;
+        });
+        assert!(inside.is_some());
+    }
+
+    fn sum() -> u64 {
+        let mut sum = 0;
+        stop_all().each(|mine| {
+            if let Some(mine) = mine.of(DEVICE) {
+                assert_eq!(mine.tally.served, mine.tally.freed, "a thread was inside");
+                sum += mine.tally.served;
+            }
+        });
+        sum
+    }
+
+    #[test]
+    fn a_stopper_sees_nobody_inside_and_nothing_is_lost_with_a_thread() {
+        const ROUNDS: u64 = 30_000;
+        for _ in 0..3 {
+            let before = sum();
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| (0..ROUNDS).for_each(|_| count()));
+                }
+                for _ in 0..300 {
+                    sum();
+                }
+            });
+            assert_eq!(sum(), before + 3 * ROUNDS);
+        }
+    }
+
+    #[test]
+    fn inside_there_is_no_second_way_in() {
+        let nested = with_mine(|_| with_mine(|_| ()));
+        assert_eq!(nested, Some(None));
+        assert_eq!(with_mine(|_| 7), Some(7));
+    }
+
+    #[test]
+    fn a_panic_inside_lets_the_thread_out() {
+        let caught = std::panic::catch_unwind(|| with_mine(|_| panic!("on purpose")));
+        assert!(caught.is_err());
+        assert_eq!(with_mine(|_| 7), Some(7));
+        drop(stop_all());
+    }
+}

@@ -13,6 +13,7 @@ use std::alloc::{Layout, alloc_zeroed};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::gate::Stopped;
+use crate::mutants::mutant;
 use crate::types::{Address, StreamSlot};
 
 /// Places that there is room for; they cost nothing before they are used. A block beyond three
@@ -169,6 +170,11 @@ impl Loans {
             return None;
         }
         let shelved = word - OUT + SHELVED;
+        if mutant("shelf-free-not-atomic") {
+            std::thread::yield_now();
+            place.word.store(shelved, Ordering::Release);
+            return Some(read(name, word));
+        }
         place.word.compare_exchange(word, shelved, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         if place.name.load(Ordering::Relaxed) != name {
             // Freed twice at once, and handed out to another stream in between: not by this way.
@@ -209,6 +215,9 @@ impl Loans {
 
     /// From now on the block is freed under the device's lock only. `false` if it is not out.
     pub(crate) fn bar(&self, address: Address) -> bool {
+        if mutant("shelf-takes-recorded") {
+            return true;
+        }
         self.find(address).is_some_and(|place| {
             let barred = place.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
                 (word & STATE == OUT).then_some(word | BARRED)
@@ -284,4 +293,112 @@ fn zeroed_places(count: usize) -> Option<&'static [Place]> {
     // SAFETY: `count` places lie there, never freed; zero is a value of both their numbers, which may
     // be changed through shared references.
     Some(unsafe { std::slice::from_raw_parts(first, count) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::sync::Barrier;
+
+    use super::*;
+    use crate::shelf::stop_all;
+
+    fn lent(bytes: u64, requested: u64, stream: u32) -> Lent {
+        Lent { bytes, requested, stream: StreamSlot(stream) }
+    }
+
+    /// The same random steps on the table and on a map.
+    #[test]
+    fn it_is_a_map_whatever_becomes_of_the_table() {
+        let loans = Loans::new();
+        let mut model: HashMap<u64, Standing> = HashMap::new();
+        let mut random = 1u64;
+        let mut below = |bound: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (random >> 33) % bound
+        };
+        for step in 0..200_000u64 {
+            let address = Address((1 << 40) + below(3000) * 512);
+            let bytes = 512 * (1 + below(100));
+            let new = lent(bytes, bytes - below(512), below(1000) as u32);
+            let known = model.get(&address.0).copied();
+            assert_eq!(loans.standing(address), known, "step {step}");
+            assert_eq!(loans.standing(Address(address.0 + 1 + below(511))), None);
+            match (below(6), known) {
+                (0 | 1, None) => {
+                    if loans.is_full() {
+                        loans.make_room(&mut stop_all());
+                    }
+                    assert!(loans.lend(address, new));
+                    model.insert(address.0, Standing::Out(new));
+                }
+                (0 | 1, Some(Standing::Out(it))) => {
+                    assert_eq!(loans.shelve(address, |_| true), Some(it));
+                    model.insert(address.0, Standing::Shelved(it));
+                }
+                (0 | 1, Some(Standing::Shelved(it))) => {
+                    assert_eq!(loans.shelve(address, |_| true), None);
+                    let requested = it.bytes - below(512);
+                    loans.unshelve(address, it.bytes, requested);
+                    model.insert(address.0, Standing::Out(Lent { requested, ..it }));
+                }
+                (2, Some(Standing::Shelved(_))) => {
+                    loans.end_shelved(address);
+                    model.remove(&address.0);
+                }
+                (2, Some(Standing::Out(it))) => {
+                    assert_eq!(loans.end_out(address), Some(it));
+                    model.remove(&address.0);
+                }
+                (3, Some(Standing::Out(it))) => {
+                    assert!(loans.bar(address));
+                    assert_eq!(loans.shelve(address, |_| true), None);
+                    assert_eq!(loans.end_out(address), Some(it));
+                    model.remove(&address.0);
+                }
+                (4, Some(Standing::Out(_))) => assert_eq!(loans.shelve(address, |_| false), None),
+                (_, None | Some(Standing::Shelved(_))) => assert_eq!(loans.end_out(address), None),
+                _ => {}
+            }
+        }
+        let mut count = 0;
+        loans.each(&mut stop_all(), |address, standing| {
+            assert_eq!(model.get(&address.0), Some(&standing));
+            count += 1;
+        });
+        assert_eq!(count, model.len());
+        loans.forget_all(&mut stop_all());
+        assert!(model.keys().all(|&address| loans.standing(Address(address)).is_none()));
+    }
+
+    #[test]
+    fn of_two_threads_that_free_a_block_one_has_freed_it() {
+        const ROUNDS: u32 = 20_000;
+        let (loans, barrier, address) = (Loans::new(), Barrier::new(2), Address(1 << 40));
+        let free_once = || {
+            barrier.wait();
+            let won = loans.shelve(address, |_| true).is_some();
+            barrier.wait();
+            u32::from(won)
+        };
+        std::thread::scope(|scope| {
+            let theirs = scope.spawn(|| (0..ROUNDS).map(|_| free_once()).sum::<u32>());
+            let mut mine = 0;
+            for _ in 0..ROUNDS {
+                assert!(loans.lend(address, lent(512, 1, 0)));
+                mine += free_once();
+                loans.end_shelved(address);
+            }
+            assert_eq!(mine + theirs.join().expect("the thread lives"), ROUNDS);
+        });
+    }
+
+    #[test]
+    fn what_cannot_be_named_is_not_lent() {
+        let loans = Loans::new();
+        assert!(!loans.lend(Address(1 << 40), lent(1024, 512, 0)), "a slack of 512");
+        assert!(!loans.lend(Address(1 << 40), lent(512, 512, SLOTS)));
+        assert!(!loans.lend(Address(1 << 50), lent(512, 512, 0)));
+        assert!(loans.lend(Address((1 << 50) - 512), lent(512, 1, SLOTS - 1)));
+    }
 }

@@ -2,8 +2,8 @@
 //!
 //! A hit takes a block of exactly its size, the one freed last: no search, no lock, no atomic
 //! exchange. To the heap a block on a shelf is live ([`Loans`] knows better), so shelves are
-//! bounded: `bytes in the bins <= limit`, and beside them one larger block, the one freed last.
-//! Before a device is asked for memory its shelves are emptied.
+//! bounded: `bytes of a shelf <= limit`, none of its blocks over a quarter of that. Before a device
+//! is asked for memory its shelves are emptied.
 //!
 //! Not synchronised: a thread reaches its own by [`with_mine`], everybody's by [`stop_all`].
 
@@ -15,6 +15,7 @@ pub(crate) use self::gate::{Stopped, stop_all, with_mine};
 pub(crate) use self::loans::{Lent, Loans, Standing};
 pub(crate) use self::tally::{A_BLOCK, Declared, PEAKED, Tally};
 
+use crate::mutants::mutant;
 use crate::types::{Address, DeviceId, StreamSlot};
 
 /// Sizes that a shelf has room for at once; a power of two.
@@ -45,16 +46,13 @@ pub(crate) struct Shelf {
     era: u64,
     /// Bytes in the bins.
     bytes: u64,
-    /// A larger block, and its size; 0 for none.
-    large: u64,
-    large_bytes: u64,
     bins: [Bin; BINS],
 }
 
 impl Shelf {
     fn new(stream: StreamSlot, name: usize, era: u64) -> Self {
         let bins = [Bin::default(); BINS];
-        Self { stream, name, era, bytes: 0, large: 0, large_bytes: 0, bins }
+        Self { stream, name, era, bytes: 0, bins }
     }
 
     /// A block of exactly `bytes`.
@@ -67,34 +65,23 @@ impl Shelf {
             self.bytes -= bytes;
             return bin.blocks.get(bin.count as usize).copied().map(Address);
         }
-        if self.large_bytes == bytes && bytes > 0 {
-            self.large_bytes = 0;
-            return Some(Address(self.large));
-        }
         None
     }
 
     /// Whether a block of `bytes` can be put here.
     #[inline]
     pub(crate) fn has_room(&self, bytes: u64, limit: u64) -> bool {
-        if is_large(bytes, limit) {
-            return self.large_bytes == 0;
-        }
         let granules = bytes >> GRANULE_BITS;
         let bin = &self.bins[place(granules)];
         let fits =
             bin.count == 0 || (u64::from(bin.granules) == granules && (bin.count as usize) < DEEP);
-        fits && self.bytes + bytes <= limit
+        fits && is_small(bytes, limit) && self.bytes + bytes <= limit
     }
 
     /// Puts a free block here, for which there is room.
     #[inline]
     pub(crate) fn put(&mut self, address: Address, bytes: u64, limit: u64) {
         debug_assert!(self.has_room(bytes, limit));
-        if is_large(bytes, limit) {
-            (self.large, self.large_bytes) = (address.0, bytes);
-            return;
-        }
         let granules = bytes >> GRANULE_BITS;
         let bin = &mut self.bins[place(granules)];
         bin.granules = granules as u32;
@@ -107,23 +94,18 @@ impl Shelf {
 
     /// Takes out what keeps a block of `bytes` from being put here.
     pub(crate) fn make_room(&mut self, bytes: u64, limit: u64, mut each: impl FnMut(Address)) {
-        if is_large(bytes, limit) {
-            self.take_large().into_iter().for_each(each);
-        } else if self.bytes + bytes > limit {
+        if !is_small(bytes, limit) {
+            return;
+        }
+        if self.bytes + bytes > limit {
             (0..BINS).for_each(|at| self.empty_bin(at, &mut each));
         } else {
             self.empty_bin(place(bytes >> GRANULE_BITS), &mut each);
         }
     }
 
-    /// Takes out the large block.
-    pub(crate) fn take_large(&mut self) -> Option<Address> {
-        (std::mem::take(&mut self.large_bytes) > 0).then_some(Address(self.large))
-    }
-
     /// Takes out everything.
     pub(crate) fn empty(&mut self, mut each: impl FnMut(Address)) {
-        self.take_large().into_iter().for_each(&mut each);
         (0..BINS).for_each(|at| self.empty_bin(at, &mut each));
     }
 
@@ -135,7 +117,7 @@ impl Shelf {
     }
 
     fn is_empty(&self) -> bool {
-        self.bytes == 0 && self.large_bytes == 0
+        self.bytes == 0
     }
 }
 
@@ -145,10 +127,10 @@ fn place(granules: u64) -> usize {
     (granules.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59) as usize & (BINS - 1)
 }
 
-/// Whether a block is one of those that a shelf holds one of. Bins count granules in 32 bits.
+/// Whether a block of `bytes` can ever lie on a shelf with this limit.
 #[inline]
-fn is_large(bytes: u64, limit: u64) -> bool {
-    bytes > limit / 4 || bytes >> (GRANULE_BITS + 32) != 0
+pub(crate) fn is_small(bytes: u64, limit: u64) -> bool {
+    bytes <= limit / 4
 }
 
 /// What a thread has of one device.
@@ -178,8 +160,8 @@ impl OfDevice {
 
     #[inline]
     fn shelf(&mut self, is_it: impl Fn(&Shelf) -> bool) -> Option<(&mut Shelf, &mut Tally)> {
-        if !self.shelves.get(self.last).is_some_and(|shelf| is_it(shelf)) {
-            self.last = self.shelves.iter().position(|shelf| is_it(shelf))?;
+        if !self.shelves.get(self.last).is_some_and(&is_it) {
+            self.last = self.shelves.iter().position(is_it)?;
         }
         let shelf = self.shelves.get_mut(self.last)?;
         Some((shelf, &mut self.tally))
@@ -217,6 +199,9 @@ pub(crate) struct Shelves {
 impl Shelves {
     /// Another thread takes these over: what the last one called a stream may be another one now.
     fn forget_names(&mut self) {
+        if mutant("shelf-names-inherited") {
+            return;
+        }
         let shelves = self.devices.iter_mut().flat_map(|device| &mut device.shelves);
         shelves.for_each(|shelf| shelf.era = 0);
     }
@@ -235,5 +220,75 @@ impl Shelves {
             self.devices.resize_with(count, OfDevice::default);
         }
         self.devices.get_mut(device.0 as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_shelf_gives_what_it_was_given_and_keeps_its_limit() {
+        let limit = 64 << 10;
+        let mut shelf = Shelf::new(StreamSlot(1), 1, 1);
+        let mut free: BTreeSet<(u64, u64)> = BTreeSet::new();
+        let (mut random, mut hits, mut refused) = (3u64, 0, 0);
+        for step in 0..100_000u64 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let draw = random >> 33;
+            let bytes = 512 * (1 + draw % 60);
+            match draw >> 20 & 3 {
+                0 => {
+                    if let Some(address) = shelf.take(bytes) {
+                        assert!(
+                            free.remove(&(address.0, bytes)),
+                            "not the size that was put there"
+                        );
+                        hits += 1;
+                    } else {
+                        let other = free.iter().filter(|block| block.1 == bytes).count();
+                        assert_eq!(other, 0, "a block of that size is there");
+                    }
+                }
+                1 if shelf.has_room(bytes, limit) => {
+                    shelf.put(Address(step << 20), bytes, limit);
+                    free.insert((step << 20, bytes));
+                }
+                1 => {
+                    refused += 1;
+                    shelf.make_room(bytes, limit, |address| {
+                        let gone = free.iter().find(|block| block.0 == address.0).copied();
+                        assert!(free.remove(&gone.expect("it was there")));
+                    });
+                    assert_eq!(shelf.has_room(bytes, limit), is_small(bytes, limit));
+                }
+                _ => {}
+            }
+            assert_eq!(shelf.bytes, free.iter().map(|block| block.1).sum::<u64>());
+            assert!(shelf.bytes <= limit);
+        }
+        assert!(hits > 1000 && refused > 1000, "{hits} hits, {refused} refused");
+        let mut count = 0;
+        shelf.empty(|_| count += 1);
+        assert_eq!((count, shelf.is_empty()), (free.len(), true));
+    }
+
+    #[test]
+    fn a_name_is_good_within_its_era() {
+        let mut mine = OfDevice::default();
+        mine.set_up(StreamSlot(3), 0x1000, 1);
+        assert!(mine.named(0x1000, 1).is_some() && mine.of(StreamSlot(3), 1).is_some());
+        assert!(mine.named(0x1000, 2).is_none() && mine.of(StreamSlot(3), 2).is_none());
+        mine.set_up(StreamSlot(4), 0x1000, 2);
+        mine.set_up(StreamSlot(3), 0x2000, 2);
+        let slot = |found: Option<(&mut Shelf, &mut Tally)>| found.map(|(shelf, _)| shelf.stream);
+        assert_eq!(slot(mine.named(0x1000, 2)), Some(StreamSlot(4)));
+        assert_eq!(slot(mine.named(0x2000, 2)), Some(StreamSlot(3)));
+        for stream in 10..200 {
+            mine.set_up(StreamSlot(stream), stream as usize, 2);
+        }
+        assert_eq!(mine.shelves.len(), MOST_SHELVES);
     }
 }

@@ -35,6 +35,13 @@ impl Declared {
         self.highest[which].swap(sum, Ordering::SeqCst).max(sum)
     }
 
+    /// What a thread had declared is in the books from now on. The highest is lowered first: whoever
+    /// declares in between makes it too high for a moment, never too low.
+    fn take_back(&self, which: usize, bytes: i64) {
+        self.highest[which].fetch_sub(bytes, Ordering::SeqCst);
+        self.sum[which].fetch_sub(bytes, Ordering::SeqCst);
+    }
+
     fn change(&self, which: usize, by: i64) {
         let sum = self.sum[which].fetch_add(by, Ordering::SeqCst) + by;
         if by > 0 {
@@ -107,7 +114,7 @@ impl Tally {
     pub(crate) fn take(&mut self, declared: &Declared, which: usize) -> (i64, i64) {
         let count = std::mem::take(&mut self.counts[which]);
         if count.declared != 0 {
-            declared.change(which, -count.declared);
+            declared.take_back(which, count.declared);
         }
         (count.now, if self.shared { i64::MIN } else { count.highest })
     }
@@ -115,5 +122,65 @@ impl Tally {
     /// Whether several threads count. To be changed when nothing is counted (it was just gathered).
     pub(crate) fn share(&mut self, shared: bool) {
         self.shared = shared;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the same frees and allocations through tallies and a plain sum; gives both peaks.
+    fn peaks(threads: usize, gather_every: u64) -> (i64, i64) {
+        let declared = Declared::default();
+        let mut tallies: Vec<Tally> = (0..threads).map(|_| Tally::default()).collect();
+        tallies.iter_mut().for_each(|tally| tally.share(threads > 1));
+        let mut live: Vec<Vec<u64>> = vec![Vec::new(); threads];
+        let (mut now, mut peak, mut books, mut books_peak) = (0i64, 0i64, 0i64, 0i64);
+        let mut random = 7u64;
+        for step in 0..50_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let (which, draw) = ((random >> 60) as usize % threads, random >> 33);
+            let bytes = 512 * (1 + draw % 300);
+            if draw % 5 < 2 + u64::from(step / 5000 % 2 == 0) {
+                tallies[which].served(&declared, bytes, bytes - 1);
+                live[which].push(bytes);
+                now += bytes as i64;
+            } else if let Some(bytes) = live[which].pop() {
+                tallies[which].freed(&declared, bytes, bytes - 1);
+                now -= bytes as i64;
+            }
+            peak = peak.max(now);
+            if draw % gather_every == 0 {
+                books_peak = books_peak.max(books + declared.take_highest(1));
+                for tally in &mut tallies {
+                    let (counted, highest) = tally.take(&declared, 1);
+                    books_peak = books_peak.max(books.saturating_add(highest));
+                    books += counted;
+                }
+                assert_eq!(books, now, "the tallies and the books together are the truth");
+            }
+        }
+        books_peak = books_peak.max(books + declared.take_highest(1));
+        for tally in &mut tallies {
+            books_peak = books_peak.max(books.saturating_add(tally.take(&declared, 1).1));
+        }
+        (peak, books_peak)
+    }
+
+    #[test]
+    fn a_thread_alone_has_exact_peaks() {
+        for gather_every in [1, 10, 1000, 1 << 40] {
+            let (peak, noted) = peaks(1, gather_every);
+            assert_eq!(peak, noted);
+        }
+    }
+
+    #[test]
+    fn of_several_threads_peaks_are_never_too_low_and_hardly_too_high() {
+        for (threads, gather_every) in [(2, 1000), (3, 1), (8, 100), (8, 1 << 40)] {
+            let (peak, noted) = peaks(threads, gather_every);
+            assert!(noted >= peak, "{noted} is below {peak}");
+            assert!(noted <= peak + 2 * CREDIT * threads as i64, "{noted} is far above {peak}");
+        }
     }
 }
