@@ -4,7 +4,7 @@
 //! program; kernels that take real time have a thread each. When such work is over it is finished in
 //! the engine, unless the simulator was reset meanwhile.
 
-use crate::call::{Call, IN_HOST_FUNCTION};
+use crate::call::{Call, in_host_function};
 use crate::engine::OpKey;
 use crate::work::HostFunction;
 use std::cell::Cell;
@@ -54,9 +54,9 @@ impl Job {
         match self.task {
             Task::Sleep(time) => std::thread::sleep(time),
             Task::Function(function) => {
-                IN_HOST_FUNCTION.set(true);
+                in_host_function(true);
                 call_function(function);
-                IN_HOST_FUNCTION.set(false);
+                in_host_function(false);
             }
         }
         let mut call = Call::internal("a host function");
