@@ -9,7 +9,7 @@ use super::take_back::total;
 use super::work::{Turn, Work, latest};
 use super::{Device, Store};
 use crate::error::Error;
-use crate::types::Stamp;
+use crate::types::{PoolId, Stamp};
 
 impl Device {
     /// Gives cached memory back until no more than `keep` bytes are reserved. Waits for the streams
@@ -72,7 +72,10 @@ impl Work<'_> {
         }
         self.empty_limbo()?;
         let excess = excess();
-        let runs = device.store.claim(&mut device.books.lock(), excess, &|_, _| true)?;
+        let runs = {
+            let books = &mut *device.books.lock();
+            device.store.claim(books, &books.givers(PoolId::DEFAULT)?, excess, &|_, _| true)?
+        };
         if total(&runs) == 0 {
             return Ok(());
         }

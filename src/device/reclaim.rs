@@ -8,11 +8,12 @@ use super::work::{Turn, Work};
 use super::{Device, Store};
 use crate::error::{DriverError, Error};
 use crate::heap::{Block, Growth, Request};
-use crate::types::{Address, Stamp, StreamSlot};
+use crate::types::{Address, PoolId, Stamp, StreamSlot};
 
 /// One miss on its way down.
 pub(super) struct Miss<'d> {
     pub work: Work<'d>,
+    pub pool: PoolId,
     pub request: Request,
     /// The place claimed for the block, while memory for it is gathered.
     pub plan: Option<Growth>,
@@ -54,12 +55,14 @@ impl From<DriverError> for Stop {
 /// Serves a request that the cache could not. `None`: the device was reset under us.
 pub(super) fn serve(
     device: &Device,
+    pool: PoolId,
     request: &Request,
     passing: (StreamSlot, usize),
 ) -> Result<Option<Address>, Error> {
     let Turn::Mine(work) = Work::begin(device, Some(passing))? else { return Ok(None) };
     let mut miss = Miss {
         work,
+        pool,
         request: *request,
         plan: None,
         beside: 0,
@@ -112,7 +115,7 @@ impl Miss<'_> {
     }
 
     fn take(&mut self) -> Result<Option<Block>, Stop> {
-        Ok(self.work.device.books.lock().take(&self.request)?)
+        Ok(self.work.device.books.lock().take(self.pool, &self.request)?)
     }
 
     fn grow(&mut self) -> Result<Option<Block>, Stop> {
@@ -145,7 +148,7 @@ impl Miss<'_> {
     /// Waits for the users of the one block in limbo that helps most, if limbo can help at all.
     fn wait_for_limbo(&mut self) -> Result<bool, Stop> {
         let device = self.work.device;
-        let figures = device.books.lock().heap.figures();
+        let figures = device.books.lock().pools.figures();
         let limbo = figures.active - figures.allocated;
         if limbo == 0 || !self.is_possible(limbo + figures.free) {
             return Ok(false);
@@ -182,7 +185,7 @@ impl Miss<'_> {
     /// Gives the claimed place up.
     pub(super) fn drop_plan(&mut self) -> Result<(), Error> {
         match self.plan.take() {
-            Some(plan) => self.work.device.books.lock().heap.abort_growth(plan),
+            Some(plan) => self.work.device.books.lock().pools[self.pool].heap.abort_growth(plan),
             None => Ok(()),
         }
     }

@@ -8,38 +8,72 @@
 use super::Store;
 use super::books::Books;
 use super::fence::Fence;
+use super::pools::Claimed;
 use super::reclaim::{Miss, Stop};
 use super::work::{Work, latest};
 use crate::error::Error;
-use crate::heap::PageRun;
 use crate::mutants::mutant;
 use crate::streams::Streams;
-use crate::types::{Stamp, StreamSlot};
+use crate::types::{PoolId, Stamp, StreamSlot};
 
 /// How many streams are tried one by one before sets of them are.
 const MOST_ALONE: usize = 64;
 
 impl Store {
-    /// Claims free memory of at least `bytes`, if there is so much, whose last users are `usable`.
+    /// Claims free memory of the pools `from` (in this order) of at least `bytes`, if there is so
+    /// much, whose last users are `usable`.
     pub(super) fn claim(
         self,
         books: &mut Books,
+        from: &[PoolId],
         bytes: u64,
         usable: &dyn Fn(&Streams<Fence>, Stamp) -> bool,
-    ) -> Result<Vec<PageRun>, Error> {
-        let Books { heap, streams, .. } = books;
-        match self {
-            Self::Pages(_) => heap.claim_pages(bytes, &|stamp| usable(streams, stamp)),
-            Self::Segments => heap.claim_segments(bytes, &|stamp| usable(streams, stamp)),
+    ) -> Result<Vec<Claimed>, Error> {
+        let mut claimed = Vec::new();
+        for &pool in from {
+            let missing = bytes.saturating_sub(total(&claimed));
+            if missing == 0 {
+                break;
+            }
+            if let Err(error) = self.claim_of(books, pool, missing, usable, &mut claimed) {
+                self.unclaim(books, &claimed)?;
+                return Err(error);
+            }
         }
+        Ok(claimed)
+    }
+
+    /// The same of one pool.
+    fn claim_of(
+        self,
+        books: &mut Books,
+        pool: PoolId,
+        bytes: u64,
+        usable: &dyn Fn(&Streams<Fence>, Stamp) -> bool,
+        claimed: &mut Vec<Claimed>,
+    ) -> Result<(), Error> {
+        let Books { pools, streams, .. } = books;
+        let heap = &mut pools[pool].heap;
+        let runs = match self {
+            Self::Pages(_) => heap.claim_pages(bytes, &|stamp| usable(streams, stamp))?,
+            Self::Segments => heap.claim_segments(bytes, &|stamp| usable(streams, stamp))?,
+        };
+        let room = claimed.try_reserve(runs.len());
+        for run in runs {
+            match room {
+                Ok(()) => claimed.push(Claimed { pool, run }),
+                Err(_) => self.unclaim(books, &[Claimed { pool, run }])?,
+            }
+        }
+        room.map_err(|_| Error::HostOutOfMemory)
     }
 
     /// Puts claimed memory back as it was.
-    pub(super) fn unclaim(self, books: &mut Books, runs: &[PageRun]) -> Result<(), Error> {
-        for &run in runs {
+    pub(super) fn unclaim(self, books: &mut Books, runs: &[Claimed]) -> Result<(), Error> {
+        for &Claimed { pool, run } in runs {
             match self {
-                Self::Pages(_) => books.heap.abort_unmap(run)?,
-                Self::Segments => books.heap.abort_remove(run)?,
+                Self::Pages(_) => books.pools[pool].heap.abort_unmap(run)?,
+                Self::Segments => books.pools[pool].heap.abort_remove(run)?,
             }
         }
         Ok(())
@@ -73,11 +107,11 @@ impl Miss<'_> {
     }
 
     /// Claims what is short, so that as few streams as possible have to be waited for.
-    fn claim_enough(&mut self) -> Result<Vec<PageRun>, Stop> {
+    fn claim_enough(&mut self) -> Result<Vec<Claimed>, Stop> {
         let store = self.work.device.store;
         let own = self.request.stamp.stream;
         let books = &mut *self.work.device.books.lock();
-        let slots = books.slots_with_free(own, store.unit())?;
+        let slots = books.slots_with_free(self.pool, own, store.unit())?;
         let mut tried = self.claim_from(books, &[])?;
         for slot in slots.iter().take(MOST_ALONE) {
             if tried.is_empty() {
@@ -94,12 +128,12 @@ impl Miss<'_> {
 
     /// Claims what is short from memory that has passed, or whose users are all in `waited`; nothing
     /// if it is not enough.
-    fn claim_from(&self, books: &mut Books, waited: &[StreamSlot]) -> Result<Vec<PageRun>, Stop> {
+    fn claim_from(&self, books: &mut Books, waited: &[StreamSlot]) -> Result<Vec<Claimed>, Stop> {
         let store = self.work.device.store;
         let usable = |streams: &Streams<Fence>, stamp: Stamp| {
             streams.passed(stamp) || waited.contains(&stamp.stream)
         };
-        let runs = store.claim(books, self.short, &usable)?;
+        let runs = store.claim(books, &books.givers(self.pool)?, self.short, &usable)?;
         if total(&runs) >= self.short {
             return Ok(runs);
         }
@@ -108,10 +142,13 @@ impl Miss<'_> {
     }
 
     /// Gives the plan up and claims all that is free, if the request could be served from it.
-    fn claim_everything(&mut self) -> Result<Vec<PageRun>, Stop> {
+    fn claim_everything(&mut self) -> Result<Vec<Claimed>, Stop> {
         let store = self.work.device.store;
         self.drop_plan()?;
-        let runs = store.claim(&mut self.work.device.books.lock(), u64::MAX, &|_, _| true)?;
+        let runs = {
+            let books = &mut *self.work.device.books.lock();
+            store.claim(books, &books.givers(self.pool)?, u64::MAX, &|_, _| true)?
+        };
         if !runs.is_empty() && self.is_possible(total(&runs)) {
             return Ok(runs);
         }
@@ -122,7 +159,7 @@ impl Miss<'_> {
 
 impl Work<'_> {
     /// Waits for the last users of claimed memory, and takes it. How many bytes that was.
-    pub(super) fn take(&mut self, runs: Vec<PageRun>) -> Result<u64, Stop> {
+    pub(super) fn take(&mut self, runs: Vec<Claimed>) -> Result<u64, Stop> {
         let store = self.device.store;
         match self.wait_for_users(&runs) {
             Ok(true) => {}
@@ -153,12 +190,12 @@ impl Work<'_> {
     }
 
     /// Waits until nobody uses the claimed memory. `false` if the device was reset meanwhile.
-    fn wait_for_users(&mut self, runs: &[PageRun]) -> Result<bool, Error> {
+    fn wait_for_users(&mut self, runs: &[Claimed]) -> Result<bool, Error> {
         let mut stamps = Vec::new();
         let mut outcome = Ok(());
         let books = self.device.books.lock();
-        for &run in runs {
-            books.heap.stamps(run, &mut |stamp| {
+        for &Claimed { pool, run } in runs {
+            books.pools[pool].heap.stamps(run, &mut |stamp| {
                 if outcome.is_ok() && !books.streams.passed(stamp) {
                     outcome = latest(&mut stamps, stamp);
                 }
@@ -175,6 +212,6 @@ impl Work<'_> {
 }
 
 /// The bytes of all runs.
-pub(super) fn total(runs: &[PageRun]) -> u64 {
-    runs.iter().map(|run| run.bytes).sum()
+pub(super) fn total(runs: &[Claimed]) -> u64 {
+    runs.iter().map(|claimed| claimed.run.bytes).sum()
 }

@@ -115,7 +115,7 @@ fn self_test(jobs: impl Iterator<Item = Job>) -> Result<Outcome, String> {
     }
     match outcome {
         Outcome::Well => outln!("All three mistakes were reported, and nothing without one."),
-        Outcome::Wrong => outln!("Not every mistake was reported as it should be."),
+        _ => outln!("Not every mistake was reported as it should be."),
     }
     Ok(outcome)
 }

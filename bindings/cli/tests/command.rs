@@ -8,7 +8,7 @@ use common::{Ended, cuddy, file, run};
 fn help_says_what_there_is() {
     let help = run(&["--help"]);
     assert_eq!(help.code, Some(0));
-    for word in ["demo", "replay", "doctor"] {
+    for word in ["demo", "replay", "sim", "doctor"] {
         assert!(help.out.contains(word), "{}", help.out);
     }
     assert!(!help.out.contains("__replay"), "what is internal is hidden");

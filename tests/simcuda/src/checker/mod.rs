@@ -94,6 +94,11 @@ impl<F: Flaw> Checker<F> {
         self.mode = mode;
     }
 
+    /// Has a function told of every report that is kept, at once.
+    pub fn set_told(&mut self, told: Option<fn(&Report)>) {
+        self.findings.told = told;
+    }
+
     /// The mode in force.
     pub fn mode(&self) -> Mode {
         self.mode
