@@ -206,6 +206,9 @@ mod tests {
             address_range: 256 << 20,
             segment_small: 1 << 20,
             segment_large: 40 << 20,
+            share: Sharing::Passed,
+            share_growth: 0.5,
+            wait_ms: 250,
         };
         assert_eq!(*first.options(), expected);
         let again: Vec<_> = first.list().map(|o| format!("{}:{}", o.row.name, o.value)).collect();
