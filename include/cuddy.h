@@ -240,6 +240,25 @@ typedef struct cuddy_stats {
   uint64_t limbo_block_count;
   // Driver calls made on behalf of this device.
   uint64_t driver_call_count;
+  // Blocks that a stream got from other streams' free memory.
+  uint64_t crossing_count;
+  // Stream waits put in, so that a stream could have another one's memory at once.
+  uint64_t stream_wait_count;
+  // Misses served on rung 1: a block of the same stream that was freed meanwhile.
+  uint64_t rung_own_count;
+  // Misses served on rung 2: free memory of any stream whose last use was over, or known to be ordered
+  // before.
+  uint64_t rung_passed_count;
+  // Misses served on rung 3: fresh memory, while growth was within share_growth.
+  uint64_t rung_growth_count;
+  // Misses served on rung 4: another stream's free memory, behind a stream wait.
+  uint64_t rung_stream_wait_count;
+  // Misses served on rung 5: fresh memory within the limit.
+  uint64_t rung_fresh_count;
+  // Misses that got to rung 6: pages or segments taken back without any wait.
+  uint64_t rung_harvest_count;
+  // Misses that got to rung 7: the host waited for the last users of memory.
+  uint64_t rung_host_wait_count;
 } cuddy_stats;
 
 #ifdef __cplusplus
@@ -551,7 +570,7 @@ cuddy_status cuddy_set_option(const char *key, const char *value);
 // buffer, size, needed: where to write the text; as for cuddy_memory_summary().
 //
 // Errors: CUDDY_ERROR_INVALID_ARGUMENT (key is NULL, or buffer is and size is not 0),
-// CUDDY_ERROR_INVALID_OPTION (no such option). Thread-safe.
+// CUDDY_ERROR_INVALID_OPTION (no such option), CUDDY_ERROR_FORKED. Thread-safe.
 cuddy_status cuddy_get_option(const char *key, char *buffer, size_t size, size_t *needed);
 
 // Lists every option, one a line, its parts separated by tabs: key, value, where the value came
@@ -559,7 +578,8 @@ cuddy_status cuddy_get_option(const char *key, char *buffer, size_t size, size_t
 //
 // buffer, size, needed: where to write the text; as for cuddy_memory_summary().
 //
-// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0). Thread-safe.
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0), CUDDY_ERROR_FORKED.
+// Thread-safe.
 cuddy_status cuddy_list_options(char *buffer, size_t size, size_t *needed);
 
 // -------------------------------------------------------------------------------------------------

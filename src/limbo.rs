@@ -8,11 +8,12 @@ use std::collections::HashMap;
 
 use crate::error::Error;
 use crate::hash::ByNumber;
-use crate::types::{Address, Stamp, StreamSlot};
+use crate::types::{Address, PoolId, Stamp, StreamSlot};
 
 /// A freed block and what it waits for.
 #[derive(Debug)]
 struct Waiting {
+    pool: PoolId,
     address: Address,
     bytes: u64,
     uses: Vec<Stamp>,
@@ -57,7 +58,7 @@ impl Limbo {
     /// Moves a freed block's uses here. `stamp` is asked for each stream what has to pass.
     pub(crate) fn hold(
         &mut self,
-        address: Address,
+        (pool, address): (PoolId, Address),
         bytes: u64,
         mut stamp: impl FnMut(StreamSlot) -> Stamp,
     ) {
@@ -65,20 +66,20 @@ impl Limbo {
         for used in &mut uses {
             *used = stamp(used.stream);
         }
-        self.waiting.push(Waiting { address, bytes, uses });
+        self.waiting.push(Waiting { pool, address, bytes, uses });
     }
 
     /// Takes out every block whose uses have all passed, and gives it to `due`.
     pub(crate) fn settle(
         &mut self,
         passed: impl Fn(Stamp) -> bool,
-        mut due: impl FnMut(Address),
+        mut due: impl FnMut(PoolId, Address),
     ) -> usize {
         let before = self.waiting.len();
         self.waiting.retain(|block| {
             let over = block.uses.iter().all(|&used| passed(used));
             if over {
-                due(block.address);
+                due(block.pool, block.address);
             }
             !over
         });
@@ -124,7 +125,7 @@ mod tests {
 
     fn settled(limbo: &mut Limbo, passed: impl Fn(Stamp) -> bool) -> Vec<Address> {
         let mut due = Vec::new();
-        let count = limbo.settle(passed, |address| due.push(address));
+        let count = limbo.settle(passed, |_, address| due.push(address));
         assert_eq!(count, due.len());
         due
     }
@@ -134,8 +135,8 @@ mod tests {
         let mut limbo = Limbo::default();
         limbo.note(A, SLOW).expect("host memory");
         limbo.note(B, FAST).expect("host memory");
-        limbo.hold(A, 512, first);
-        limbo.hold(B, 4096, first);
+        limbo.hold((PoolId::DEFAULT, A), 512, first);
+        limbo.hold((PoolId::DEFAULT, B), 4096, first);
         assert_eq!(settled(&mut limbo, |stamp| stamp.stream == FAST), [B]);
         assert_eq!(settled(&mut limbo, |stamp| stamp.stream == FAST), []);
         assert_eq!(settled(&mut limbo, |_| true), [A]);
@@ -149,7 +150,7 @@ mod tests {
         limbo.note(A, FAST).expect("host memory");
         limbo.note(A, FAST).expect("host memory");
         assert!(limbo.is_noted(A) && !limbo.is_noted(B));
-        limbo.hold(A, 512, first);
+        limbo.hold((PoolId::DEFAULT, A), 512, first);
         assert!(!limbo.is_noted(A));
         let mut waits = 0;
         limbo.waits(|_, _| waits += 1);
@@ -162,7 +163,7 @@ mod tests {
     fn what_has_to_pass_is_asked_at_the_free() {
         let mut limbo = Limbo::default();
         limbo.note(A, SLOW).expect("host memory");
-        limbo.hold(A, 512, |stream| Stamp { stream, epoch: 5 });
+        limbo.hold((PoolId::DEFAULT, A), 512, |stream| Stamp { stream, epoch: 5 });
         assert_eq!(settled(&mut limbo, |stamp| stamp.epoch <= 4), []);
         assert_eq!(settled(&mut limbo, |stamp| stamp.epoch <= 5), [A]);
     }
@@ -172,7 +173,7 @@ mod tests {
         let mut limbo = Limbo::default();
         for (address, stream, bytes) in [(A, SLOW, 4096), (B, FAST, 1024)] {
             limbo.note(address, stream).expect("host memory");
-            limbo.hold(address, bytes, first);
+            limbo.hold((PoolId::DEFAULT, address), bytes, first);
         }
         let best = |bytes| limbo.best_for(bytes).map(|stamp| stamp.stream).collect::<Vec<_>>();
         assert_eq!((best(512), best(1024)), (vec![FAST], vec![FAST]));

@@ -126,16 +126,24 @@ pub(crate) fn refuse_after_fork() -> Result<(), Error> {
 
 /// To be said before the first CUDA call: from here on, a child of a fork is marked.
 ///
-/// When that call fails, [`unused`] takes it back.
-pub(crate) fn about_to_use() {
+/// When that call fails, [`unused`] takes it back. One caller at a time.
+///
+/// # Errors
+/// `HostOutOfMemory`: then a child could not be told from its parent, and nothing may be used.
+pub(crate) fn about_to_use() -> Result<(), Error> {
     static REGISTERED: AtomicU8 = AtomicU8::new(0);
-    if REGISTERED.swap(1, Ordering::Relaxed) == 0 {
+    if REGISTERED.load(Ordering::Relaxed) == 0 {
         // SAFETY: `mark_child` is a function of this library, which stays loaded (a shared library
         // whose handler is registered is never unmapped: linked with -z nodelete), and it does
         // nothing but one atomic operation, which is safe in a forked child.
-        unsafe { libc::pthread_atfork(None, None, Some(mark_child)) };
+        let refused = unsafe { libc::pthread_atfork(None, None, Some(mark_child)) };
+        if refused != 0 {
+            return Err(Error::HostOutOfMemory);
+        }
+        REGISTERED.store(1, Ordering::Relaxed);
     }
     let _ = PHASE.compare_exchange(FRESH, USED, Ordering::Relaxed, Ordering::Relaxed);
+    Ok(())
 }
 
 /// CUDA turned out not to be usable: a fork is harmless again.

@@ -23,6 +23,15 @@ impl fmt::Display for Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceId(pub u32);
 
+/// A pool's place among its device's; 0 is the default pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolId(pub u32);
+
+impl PoolId {
+    /// The pool that serves whatever names no other.
+    pub const DEFAULT: Self = Self(0);
+}
+
 /// A stream's place in its device's registry; a slot is one stream for as long as it is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamSlot(pub u32);

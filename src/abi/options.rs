@@ -40,7 +40,7 @@ pub unsafe extern "C" fn cuddy_set_option(
 /// buffer, size, needed: where to write the text; as for cuddy_memory_summary().
 ///
 /// Errors: CUDDY_ERROR_INVALID_ARGUMENT (key is NULL, or buffer is and size is not 0),
-/// CUDDY_ERROR_INVALID_OPTION (no such option). Thread-safe.
+/// CUDDY_ERROR_INVALID_OPTION (no such option), CUDDY_ERROR_FORKED. Thread-safe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuddy_get_option(
     key: *const c_char,
@@ -64,7 +64,8 @@ pub unsafe extern "C" fn cuddy_get_option(
 ///
 /// buffer, size, needed: where to write the text; as for cuddy_memory_summary().
 ///
-/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0). Thread-safe.
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0), CUDDY_ERROR_FORKED.
+/// Thread-safe.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuddy_list_options(
     buffer: *mut c_char,
@@ -74,7 +75,7 @@ pub unsafe extern "C" fn cuddy_list_options(
     guarded(|| {
         buffer_given(buffer, size)?;
         let mut lines = Words::default();
-        for option in process::options() {
+        for option in process::options()? {
             let (row, value, source) = (option.row, option.value, option.source);
             // What host memory has no room for is cut.
             let _ = writeln!(lines, "{}\t{value}\t{source}\t{}\t{}", row.name, row.kind, row.help);

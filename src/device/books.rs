@@ -1,26 +1,27 @@
 #![forbid(unsafe_code)]
 //! The books of one device: what a hit needs, under one lock that no driver call is made under.
 //!
-//! The counters are kept beside the heap's own sums, and must agree with them:
-//! `stats.allocated == heap.allocated`, `stats.active == heap.active`, and
-//! `stats.reserved == heap.reserved + unmapped + quarantined outside the heap` whenever no miss is
-//! under way.
+//! The counters are kept beside the heaps' own sums, and must agree with them:
+//! `stats.allocated == sum of heap.allocated`, `stats.active == sum of heap.active`, and
+//! `stats.reserved == sum of heap.reserved + unmapped + quarantined outside the heaps` whenever no
+//! miss is under way.
 
 use std::collections::HashSet;
 
 use super::fence::Fence;
+use super::pools::Pools;
 use crate::error::Error;
 use crate::hash::ByNumber;
-use crate::heap::{Block, FreeError, Heap, Request, Standing};
+use crate::heap::{Block, FreeError, Request, Standing};
 use crate::limbo::Limbo;
 use crate::mutants::mutant;
 use crate::stats::cuddy_stats;
 use crate::streams::{Home, Streams};
-use crate::types::{Address, DeviceId, Stamp, StreamSlot};
+use crate::types::{Address, DeviceId, PoolId, Stamp};
 
 /// All that is known about a device without asking its driver.
 pub(super) struct Books {
-    pub heap: Heap,
+    pub pools: Pools,
     pub streams: Streams<Fence>,
     pub limbo: Limbo,
     pub stats: cuddy_stats,
@@ -30,15 +31,15 @@ pub(super) struct Books {
     pub generation: u64,
     /// Blocks that a reset took away while they were live.
     pub lost: HashSet<u64, ByNumber>,
-    /// The part of `stats.quarantined` that the heap does not count as reserved.
+    /// The part of `stats.quarantined` that no heap does not count as reserved.
     pub quarantined_outside: u64,
 }
 
 impl Books {
-    /// A block from the cache.
+    /// A block from a pool's cache.
     #[inline]
-    pub(super) fn take(&mut self, request: &Request) -> Result<Option<Block>, Error> {
-        let found = self.heap.take(request)?;
+    pub(super) fn take(&mut self, pool: PoolId, request: &Request) -> Result<Option<Block>, Error> {
+        let found = self.pools[pool].heap.take(request)?;
         if let Some(block) = &found {
             self.serve(block);
         }
@@ -56,9 +57,14 @@ impl Books {
 
     /// Frees a block that only its own stream used.
     #[inline]
-    pub(super) fn release(&mut self, device: DeviceId, address: Address) -> Result<(), Error> {
-        let Self { heap, streams, stats, .. } = self;
-        match heap.release(address, |slot| streams.epoch(slot)) {
+    pub(super) fn release(
+        &mut self,
+        device: DeviceId,
+        pool: PoolId,
+        address: Address,
+    ) -> Result<(), Error> {
+        let Self { pools, streams, stats, .. } = self;
+        match pools[pool].heap.release(address, |slot| streams.epoch(slot)) {
             Ok(block) => {
                 stats.freed(block.bytes, block.requested);
                 Ok(())
@@ -72,14 +78,15 @@ impl Books {
     pub(super) fn release_to_limbo(
         &mut self,
         device: DeviceId,
+        pool: PoolId,
         address: Address,
         begun: &mut Vec<Stamp>,
     ) -> Result<(), Error> {
-        let Self { heap, streams, limbo, stats, .. } = self;
-        match heap.release_to_limbo(address, |slot| streams.epoch(slot)) {
+        let Self { pools, streams, limbo, stats, .. } = self;
+        match pools[pool].heap.release_to_limbo(address, |slot| streams.epoch(slot)) {
             Ok(block) => {
                 stats.freed_to_limbo(block.bytes, block.requested);
-                limbo.hold(address, block.bytes, |slot| {
+                limbo.hold((pool, address), block.bytes, |slot| {
                     let stamp = streams.begin_fence(slot);
                     // Without room the fence is recorded later, when somebody wants the block.
                     if begun.try_reserve(1).is_ok() {
@@ -95,11 +102,11 @@ impl Books {
 
     /// Makes every block in limbo whose users have finished free again; how many those were.
     pub(super) fn settle(&mut self) -> usize {
-        let Self { heap, streams, limbo, stats, .. } = self;
+        let Self { pools, streams, limbo, stats, .. } = self;
         limbo.settle(
             |stamp| streams.passed(stamp),
-            |address| {
-                if let Ok(block) = heap.settle(address)
+            |pool, address| {
+                if let Ok(block) = pools[pool].heap.settle(address)
                     && !mutant("device-counter-skipped")
                 {
                     stats.settled(block.bytes);
@@ -119,11 +126,17 @@ impl Books {
     }
 
     /// The live block that `address` lies in, or why there is none.
-    pub(super) fn live(&self, device: DeviceId, address: Address) -> Result<Block, Error> {
-        if let Some(block) = self.heap.find(address) {
+    pub(super) fn live(
+        &self,
+        device: DeviceId,
+        pool: PoolId,
+        address: Address,
+    ) -> Result<Block, Error> {
+        let heap = &self.pools[pool].heap;
+        if let Some(block) = heap.find(address) {
             return Ok(block);
         }
-        let error = match self.heap.classify(address) {
+        let error = match heap.classify(address) {
             Standing::Live(block) | Standing::LiveInterior(block) => return Ok(block),
             Standing::Foreign => FreeError::Foreign,
             Standing::Limbo(_) | Standing::Free | Standing::Gap | Standing::Claimed => {
@@ -131,6 +144,16 @@ impl Books {
             }
         };
         Err(self.explain(device, address, error))
+    }
+
+    /// The pools whose free memory may be taken back for a request to `pool`; see [`Pools::givers`].
+    pub(super) fn givers(&self, pool: PoolId) -> Result<Vec<PoolId>, Error> {
+        let mut givers = Vec::new();
+        for giver in self.pools.givers(pool) {
+            givers.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+            givers.push(giver);
+        }
+        Ok(givers)
     }
 
     /// What may still be got from the driver within the limit, in bytes.
@@ -141,24 +164,10 @@ impl Books {
         }
     }
 
-    /// The slots that have at least a page (or a segment) free, `first` in front.
-    pub(super) fn slots_with_free(
-        &self,
-        first: StreamSlot,
-        bytes: u64,
-    ) -> Result<Vec<StreamSlot>, Error> {
-        let mut slots = Vec::new();
-        slots.try_reserve(self.streams.len() + 1).map_err(|_| Error::HostOutOfMemory)?;
-        let others = (0..self.streams.len() as u32).map(StreamSlot).filter(|slot| *slot != first);
-        let all = std::iter::once(first).chain(others);
-        slots.extend(all.filter(|slot| self.heap.largest_free(*slot) >= bytes));
-        Ok(slots)
-    }
-
-    /// Proves that the counters agree with the heap. For moments when no miss is under way.
+    /// Proves that the counters agree with the heaps. For moments when no miss is under way.
     #[cfg(debug_assertions)]
     pub(super) fn check(&self) {
-        let figures = self.heap.figures();
+        let figures = self.pools.figures();
         let stats = &self.stats;
         assert_eq!(stats.requested, figures.requested, "requested");
         assert_eq!(stats.allocated, figures.allocated, "allocated");

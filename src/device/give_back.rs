@@ -6,10 +6,11 @@
 
 use super::reclaim::Stop;
 use super::take_back::total;
-use super::work::{Turn, Work, latest};
+use super::wait::Until;
+use super::work::{Turn, Waited, Work, latest};
 use super::{Device, Store};
 use crate::error::Error;
-use crate::types::Stamp;
+use crate::types::{PoolId, Stamp};
 
 impl Device {
     /// Gives cached memory back until no more than `keep` bytes are reserved. Waits for the streams
@@ -72,11 +73,11 @@ impl Work<'_> {
         }
         self.empty_limbo()?;
         let excess = excess();
-        let runs = device.store.claim(&mut device.books.lock(), excess, &|_, _| true)?;
+        let runs = device.claim(PoolId::DEFAULT, excess, &|_, _| true)?;
         if total(&runs) == 0 {
             return Ok(());
         }
-        let taken = self.take(runs)?;
+        let taken = self.take(runs, Until::Over)?;
         if let Store::Pages(_) = device.store {
             self.release_kept(taken)?;
         }
@@ -96,7 +97,7 @@ impl Work<'_> {
         });
         outcome?;
         let waits = device.waits_for(&stamps, None)?;
-        if !self.wait(waits)? {
+        if self.wait(waits, Until::Over)? == Waited::Reset {
             return Err(Stop::Reset);
         }
         device.books.lock().settle();

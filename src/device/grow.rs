@@ -52,17 +52,17 @@ impl Miss<'_> {
             return Ok(plan);
         }
         let bytes = self.request.bytes + self.request.alignment;
-        match self.work.device.reserve_more(bytes)? {
+        match self.work.device.reserve_more(self.pool, bytes)? {
             true => self.claim_place(),
             false => Ok(None),
         }
     }
 
     fn claim_place(&mut self) -> Result<Option<Growth>, Stop> {
-        let mut books = self.work.device.books.lock();
-        let before = books.heap.figures().claimed_mapped;
-        let plan = books.heap.claim_growth(&self.request, u64::MAX)?;
-        self.beside = books.heap.figures().claimed_mapped - before;
+        let heap = &mut self.work.device.books.lock().pools[self.pool].heap;
+        let before = heap.figures().claimed_mapped;
+        let plan = heap.claim_growth(&self.request, u64::MAX)?;
+        self.beside = heap.figures().claimed_mapped - before;
         Ok(plan)
     }
 
@@ -161,7 +161,7 @@ impl Miss<'_> {
     fn abort(&mut self, plan: Growth, stuck: &[PageRun]) -> Result<(), Stop> {
         let mut books = self.work.device.books.lock();
         match stuck {
-            [] => books.heap.abort_growth(plan)?,
+            [] => books.pools[self.pool].heap.abort_growth(plan)?,
             _ => books.stats.quarantined += self.beside,
         }
         Ok(())
@@ -171,7 +171,7 @@ impl Miss<'_> {
     fn commit(&mut self, plan: Growth) -> Result<Block, Stop> {
         let bytes = plan.new_bytes();
         let mut books = self.work.device.books.lock();
-        let block = books.heap.commit_growth(plan)?;
+        let block = books.pools[self.pool].heap.commit_growth(plan)?;
         books.stats.unmapped -= bytes;
         books.serve(&block);
         Ok(block)

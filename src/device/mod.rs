@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
-//! One device: its books joined to its driver.
+//! One device: its books joined to its driver. It has pools, of which each request names one; the
+//! default pool is there from the beginning.
 //!
 //! Two locks. `books` guards what a hit needs, and is never held across a driver call. `growth`
 //! makes misses take turns; driver calls are made under it, but no wait for the GPU is: claims in
@@ -17,10 +18,13 @@ mod human;
 mod oom;
 mod open;
 mod pages;
+mod pools;
 mod reclaim;
 mod segments;
+mod share;
 mod snapshot;
 mod take_back;
+mod wait;
 mod work;
 
 pub(crate) use self::snapshot::untouched;
@@ -31,16 +35,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use self::books::Books;
 use self::fence::Spares;
 use self::pages::Pages;
+use self::pools::Claimed;
 use crate::driver::{Context, Driver, StreamHandle};
 use crate::error::{DriverError, Error, sentence};
-use crate::heap::{PageRun, Request};
+use crate::heap::Request;
 use crate::mutants::mutant;
 use crate::options::{Options, StreamTrust};
 use crate::owners::Owners;
 use crate::size;
 use crate::streams::{Home, Key, Kind};
 use crate::sync::{Lock, thread_number};
-use crate::types::{Address, DeviceId, Stamp, StreamSlot};
+use crate::types::{Address, DeviceId, PoolId, Stamp, StreamSlot};
 
 /// How often one call starts anew on a device that is reset under it.
 const MOST_STARTS: usize = 4;
@@ -90,7 +95,7 @@ pub(crate) struct Device {
 struct Growing {
     pages: Pages,
     /// Segments that the driver failed to take back; they stay claimed.
-    stuck: Vec<PageRun>,
+    stuck: Vec<Claimed>,
     /// Misses that wait for the GPU, holding claims.
     waiting: usize,
 }
@@ -125,6 +130,10 @@ pub(crate) struct Want {
     pub alignment: u64,
     /// The stream that will use the block.
     pub stream: Named,
+    /// The pool that the block is cut from.
+    pub pool: PoolId,
+    /// The longest that it may wait for memory, in milliseconds; `None` is as configured.
+    pub wait_ms: Option<u64>,
 }
 
 /// A live block, for whoever asks.
@@ -145,6 +154,7 @@ impl Device {
             return Err(self.beyond_reach(want.bytes));
         };
         let key = want.stream.key();
+        let wait_ms = want.wait_ms.unwrap_or(self.options.wait_ms);
         for _ in 0..MOST_STARTS {
             let mut books = self.books.lock();
             let slot = match books.streams.find(key) {
@@ -162,13 +172,15 @@ impl Device {
                 alignment: want.alignment.max(size::GRANULE),
                 stamp: Stamp { stream: slot, epoch: 0 },
             };
-            if let Some(block) = books.take(&request)? {
+            if let Some(block) = books.take(want.pool, &request)? {
                 books.stats.hit_count += 1;
                 return Ok(block.address);
             }
             drop(books);
             // `None`: the device was reset under us, and starts anew.
-            if let Some(address) = reclaim::serve(self, &request, (slot, want.stream.raw))? {
+            if let Some(address) =
+                reclaim::serve(self, want.pool, &request, (slot, want.stream.raw), wait_ms)?
+            {
                 return Ok(address);
             }
         }
@@ -176,21 +188,22 @@ impl Device {
     }
 
     /// Gives a block back at the point that the host has reached in the block's own stream.
-    pub(crate) fn free(&self, address: Address) -> Result<(), Error> {
+    pub(crate) fn free(&self, pool: PoolId, address: Address) -> Result<(), Error> {
         let mut books = self.books.lock();
+        let pool = books.pools.serving(address, pool);
         if !books.limbo.is_noted(address) || mutant("device-no-limbo") {
-            books.release(self.id, address)?;
+            books.release(self.id, pool, address)?;
             drop(books);
         } else {
             let mut begun = Vec::new();
-            books.release_to_limbo(self.id, address, &mut begun)?;
+            books.release_to_limbo(self.id, pool, address, &mut begun)?;
             drop(books);
             self.record(&begun);
         }
         match self.options.caching {
             true => Ok(()),
             // The block is free. What there is no host memory to give back now, the next call does.
-            false => match self.pass_back() {
+            false => match self.pass_back(pool) {
                 Err(Error::HostOutOfMemory) => Ok(()),
                 outcome => outcome,
             },
@@ -199,10 +212,16 @@ impl Device {
 
     /// Notes that another stream uses the block: after its free it is not reused before the work
     /// that this stream had then is over.
-    pub(crate) fn record_stream(&self, address: Address, stream: Named) -> Result<(), Error> {
+    pub(crate) fn record_stream(
+        &self,
+        pool: PoolId,
+        address: Address,
+        stream: Named,
+    ) -> Result<(), Error> {
         let slot = self.slot(stream)?;
         let mut books = self.books.lock();
-        let block = books.live(self.id, address)?;
+        let pool = books.pools.serving(address, pool);
+        let block = books.live(self.id, pool, address)?;
         if block.address != address {
             return Err(Error::InteriorPointer { pointer: address, start: block.address });
         }
@@ -213,9 +232,10 @@ impl Device {
     }
 
     /// The live block that an address lies in.
-    pub(crate) fn info(&self, address: Address) -> Result<Info, Error> {
+    pub(crate) fn info(&self, pool: PoolId, address: Address) -> Result<Info, Error> {
         let books = self.books.lock();
-        let block = books.live(self.id, address)?;
+        let pool = books.pools.serving(address, pool);
+        let block = books.live(self.id, pool, address)?;
         let (handle, id) = books.streams.names(block.stream);
         let (bytes, requested) = (block.bytes, block.requested);
         Ok(Info { address: block.address, bytes, requested, handle, id })
@@ -271,7 +291,7 @@ impl Device {
                 let mut books = self.books.lock();
                 return books.streams.add(key, Kind::Borrowed, stream.raw, 0, home);
             }
-            Key::Legacy | Key::Held(_) | Key::Id(_) => {}
+            Key::Legacy | Key::Any | Key::Held(_) | Key::Id(_) => {}
         }
         let handle = StreamHandle(stream.raw);
         if self.options.streams == StreamTrust::Trusted {

@@ -32,15 +32,16 @@ impl Miss<'_> {
         let device = self.work.device;
         let driver = self.work.inside.memory_info().ok();
         let books = device.books.lock();
-        let own = books.heap.largest_free(self.request.stamp.stream);
+        let heap = &books.pools[self.pool].heap;
+        let own = heap.largest_free(self.request.stamp.stream);
         let scene = Scene {
             device: device.id.0,
             asked: self.request.requested,
             alignment: self.request.alignment,
             // What this miss created for nothing goes back; it is not held against the request.
             stats: without_created(books.stats, self.created),
-            figures: books.heap.figures(),
-            largest: (own, books.heap.largest_free_of_any()),
+            figures: heap.figures(),
+            largest: (own, heap.largest_free_of_any()),
             driver: driver.map(|(free, total)| (free + self.created, total)),
             refused: self.refused,
             unreachable: self.unreachable,

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use super::books::Books;
 use super::fence::Spares;
 use super::pages::Pages;
+use super::pools::Pools;
 use super::{Device, Growing, Store};
 use crate::driver::{Context, Driver};
 use crate::error::{Error, sentence};
@@ -18,7 +19,7 @@ use crate::size::align_up;
 use crate::stats::cuddy_stats;
 use crate::streams::Streams;
 use crate::sync::Lock;
-use crate::types::{Address, DeviceId};
+use crate::types::{Address, DeviceId, PoolId};
 
 /// The least that a page holds, and what segments are rounded to, in bytes.
 pub(super) const SEGMENT_UNIT: u64 = 2 << 20;
@@ -57,7 +58,7 @@ impl Device {
             Store::Segments => SEGMENT_UNIT,
         };
         let books = Books {
-            heap: Heap::new(page)?,
+            pools: Pools::new(Heap::new(page)?)?,
             streams: Streams::new(home)?,
             limbo: Limbo::default(),
             stats: cuddy_stats { limit, ..cuddy_stats::NONE },
@@ -82,7 +83,7 @@ impl Device {
             spares: Lock::new(Spares::default()),
         };
         if let Some((start, bytes)) = range {
-            device.add_range(start, bytes)?;
+            device.add_range(PoolId::DEFAULT, start, bytes)?;
         }
         Ok(device)
     }
@@ -113,27 +114,27 @@ impl Device {
         self.store
     }
 
-    /// Makes addresses that the driver reserved part of the heap; gives them back if that fails.
-    fn add_range(&self, start: Address, bytes: u64) -> Result<(), Error> {
+    /// Makes addresses that the driver reserved part of a pool; gives them back if that fails.
+    fn add_range(&self, pool: PoolId, start: Address, bytes: u64) -> Result<(), Error> {
         let added = self
             .owners
-            .set(start, bytes, self.id)
-            .and_then(|()| self.books.lock().heap.add_range(start, bytes));
+            .set(start, bytes, self.id, pool)
+            .and_then(|()| self.books.lock().pools[pool].heap.add_range(start, bytes));
         if added.is_err() {
             let _ = self.driver.address_free(start.0, bytes);
         }
         added
     }
 
-    /// More addresses, enough for a block of `bytes`. `false` if the driver has none.
-    pub(super) fn reserve_more(&self, bytes: u64) -> Result<bool, Error> {
+    /// More addresses for a pool, enough for a block of `bytes`. `false` if the driver has none.
+    pub(super) fn reserve_more(&self, pool: PoolId, bytes: u64) -> Result<bool, Error> {
         let Store::Pages(page) = self.store else { return Ok(false) };
         let least = align_up(bytes, page);
         let wanted = first_range(&self.options, self.total, page).max(least);
         match reserve_down_to(self.driver, wanted, least.max(LEAST_RANGE.min(wanted)), page)? {
             None => Ok(false),
             Some((start, bytes)) => {
-                self.add_range(start, bytes)?;
+                self.add_range(pool, start, bytes)?;
                 Ok(true)
             }
         }

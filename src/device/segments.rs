@@ -4,13 +4,14 @@
 //! Small requests get a segment that many fit into; when the limit or the device is too small for
 //! that, a segment of just the request. With caching off it is always just the request.
 
+use super::pools::Claimed;
 use super::reclaim::{Miss, Stop};
 use super::work::{Turn, Work};
 use super::{Device, open::SEGMENT_UNIT};
 use crate::error::{Error, sentence};
-use crate::heap::{Block, PageRun};
+use crate::heap::Block;
 use crate::size::{GRANULE, align_up};
-use crate::types::{Address, Stamp};
+use crate::types::{Address, PoolId, Stamp};
 
 impl Miss<'_> {
     /// Gets a segment and cuts the block from it. `None` if memory lacks; `short` says how much.
@@ -23,7 +24,7 @@ impl Miss<'_> {
                 continue;
             }
             match self.work.inside.memory_alloc(bytes) {
-                Ok(address) => return self.adopt(Address(address), bytes).map(Some),
+                Ok(address) => return self.enter(Address(address), bytes).map(Some),
                 Err(error) if error.is_out_of_memory() => {
                     self.refused = Some(error);
                     self.obtainable = 0;
@@ -54,12 +55,12 @@ impl Miss<'_> {
     }
 
     /// Enters a segment into the books and takes the block from it.
-    fn adopt(&mut self, start: Address, bytes: u64) -> Result<Block, Stop> {
+    fn enter(&mut self, start: Address, bytes: u64) -> Result<Block, Stop> {
         self.work.recover_stuck(start, bytes)?;
         let device = self.work.device;
         let clean = Stamp { stream: self.request.stamp.stream, epoch: 0 };
         let owned = match start.0 % GRANULE {
-            0 => device.owners.set(start, bytes, device.id),
+            0 => device.owners.set(start, bytes, device.id, self.pool),
             _ => Err(Error::NotSupported(sentence!(
                 "the driver allocated at {start}, which is not aligned to {GRANULE} bytes"
             ))),
@@ -67,13 +68,15 @@ impl Miss<'_> {
         // The books stay open until the block is taken: a hit of another thread must not get it, nor
         // see it uncounted.
         let mut books = device.books.lock();
-        if let Err(error) = owned.and_then(|()| books.heap.add_segment(start, bytes, clean)) {
+        if let Err(error) =
+            owned.and_then(|()| books.pools[self.pool].heap.add_segment(start, bytes, clean))
+        {
             drop(books);
             self.refuse(start, bytes);
             return Err(error.into());
         }
         books.stats.grew(bytes);
-        let block = books.take(&self.request)?;
+        let block = books.take(self.pool, &self.request)?;
         block.ok_or(Stop::Failed(Error::Internal("a new segment does not fit its request")))
     }
 
@@ -90,19 +93,20 @@ impl Miss<'_> {
 
 impl Work<'_> {
     /// Gives a claimed segment back to the driver. How many bytes; what fails is quarantined.
-    pub(super) fn free_segment(&mut self, run: PageRun) -> Result<u64, Error> {
+    pub(super) fn free_segment(&mut self, claimed: Claimed) -> Result<u64, Error> {
+        let Claimed { pool, run } = claimed;
         let freed = self.inside.memory_free(run.address.0);
         let device = self.device;
         if let Err(error) = freed {
             device.books.lock().stats.quarantined += run.bytes;
             let stuck = &mut self.growing().stuck;
             if stuck.try_reserve(1).is_ok() {
-                stuck.push(run);
+                stuck.push(claimed);
             }
             return Err(error.into());
         }
         let mut books = device.books.lock();
-        books.heap.commit_remove(run)?;
+        books.pools[pool].heap.commit_remove(run)?;
         books.stats.shrank(run.bytes);
         Ok(run.bytes)
     }
@@ -112,13 +116,13 @@ impl Work<'_> {
     fn recover_stuck(&mut self, start: Address, bytes: u64) -> Result<(), Error> {
         let device = self.device;
         let stuck = &mut self.growing().stuck;
-        let overlaps = |run: &PageRun| {
+        let overlaps = |Claimed { run, .. }: &Claimed| {
             run.address.0 < start.0.saturating_add(bytes) && start.0 < run.address.0 + run.bytes
         };
         while let Some(at) = stuck.iter().position(overlaps) {
-            let run = stuck.swap_remove(at);
+            let Claimed { pool, run } = stuck.swap_remove(at);
             let mut books = device.books.lock();
-            books.heap.commit_remove(run)?;
+            books.pools[pool].heap.commit_remove(run)?;
             books.stats.quarantined -= run.bytes;
             books.stats.shrank(run.bytes);
         }
@@ -128,18 +132,18 @@ impl Work<'_> {
 
 impl Device {
     /// With caching off, gives what is free back to the driver, which waits as it always does.
-    pub(super) fn pass_back(&self) -> Result<(), Error> {
-        match self.pass_back_now() {
+    pub(super) fn pass_back(&self, pool: PoolId) -> Result<(), Error> {
+        match self.pass_back_now(pool) {
             // The process is exiting, and the driver has taken everything back by itself.
             Err(Error::Shutdown) => Ok(()),
             other => other,
         }
     }
 
-    fn pass_back_now(&self) -> Result<(), Error> {
+    fn pass_back_now(&self, pool: PoolId) -> Result<(), Error> {
         let Turn::Mine(mut work) = Work::begin(self, None)? else { return Ok(()) };
         self.settle_passed(&work.inside)?;
-        let segments: Vec<PageRun> = self.books.lock().heap.claim_segments(u64::MAX, &|_| true)?;
+        let segments = self.claim(pool, u64::MAX, &|_, _| true)?;
         let mut outcome = Ok(());
         for segment in segments {
             if let Err(error) = work.free_segment(segment) {

@@ -20,7 +20,7 @@ impl Device {
         let books = self.books.lock();
         let mut stats = books.stats;
         stats.cached = stats.reserved - stats.active;
-        stats.largest_free = books.heap.largest_free_of_any();
+        stats.largest_free = books.pools.largest_free();
         stats.driver_call_count += self.calls.load(Ordering::Relaxed);
         stats
     }

@@ -3,7 +3,8 @@
 //! knowledge that the context is still the one that our memory belongs to.
 
 use super::books::Books;
-use super::fences::Wait;
+use super::pools::Claimed;
+use super::wait::{Until, Wait};
 use super::{Device, GROWTH, Growing, Store};
 use crate::driver::{Context, Driver, Inside, Memory};
 use crate::error::{DriverError, Error};
@@ -11,7 +12,7 @@ use crate::heap::{BlockState, Heap, PageRun};
 use crate::mutants::mutant;
 use crate::streams::Home;
 use crate::sync::Guard;
-use crate::types::{Address, Stamp, StreamSlot};
+use crate::types::{Address, PoolId, Stamp, StreamSlot};
 
 /// `CUDA_ERROR_INVALID_CONTEXT`.
 const INVALID_CONTEXT: i32 = 201;
@@ -26,6 +27,17 @@ pub(super) struct Work<'d> {
     pub passing: Option<(StreamSlot, usize)>,
     generation: u64,
     growth: Option<Guard<'d, Growing, GROWTH>>,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// What was waited for is over.
+    ToTheEnd,
+    /// The time was up first.
+    TooShort,
+    /// The device was reset meanwhile, and all claims are void.
+    Reset,
 }
 
 /// The device was reset: everything known about it is gone, and it starts anew.
@@ -68,21 +80,23 @@ impl<'d> Work<'d> {
         self.growth.as_mut().expect("a turn holds the growth lock outside of its waits")
     }
 
-    /// Waits for the GPU, while others may have their turn. `false`: the device was reset meanwhile,
-    /// and all claims are void.
-    pub(super) fn wait(&mut self, waits: Vec<Wait>) -> Result<bool, Error> {
+    /// Waits for the GPU, while others may have their turn.
+    pub(super) fn wait(&mut self, waits: Vec<Wait>, until: Until) -> Result<Waited, Error> {
         if waits.is_empty() {
-            return Ok(true);
+            return Ok(Waited::ToTheEnd);
         }
         self.growing().waiting += 1;
         self.growth = None;
-        let waited = self.device.wait(&self.inside, waits);
+        let waited = self.device.wait(&self.inside, waits, until);
         let mut growth = self.device.growth.lock();
         growth.waiting -= 1;
         self.device.returned.notify_all();
         self.growth = Some(growth);
-        waited?;
-        Ok(self.still_mine())
+        match (waited?, self.still_mine()) {
+            (_, false) => Ok(Waited::Reset),
+            (false, true) => Ok(Waited::TooShort),
+            (true, true) => Ok(Waited::ToTheEnd),
+        }
     }
 
     /// Lets another turn that waits for the GPU come to its end. `false` if there is none.
@@ -144,7 +158,7 @@ impl<'d> Work<'d> {
     /// Unmaps the pages of a claimed run and keeps their handles. How many bytes that was.
     ///
     /// A page whose unmapping fails stays claimed and is quarantined.
-    pub(super) fn unmap(&mut self, run: PageRun) -> Result<u64, Error> {
+    pub(super) fn unmap(&mut self, Claimed { pool, run }: Claimed) -> Result<u64, Error> {
         let Store::Pages(page) = self.device.store else { return Ok(0) };
         if mutant("device-release-live-page") {
             let _ = self.inside.unmap(run.address.0 + run.bytes, page);
@@ -163,14 +177,14 @@ impl<'d> Work<'d> {
                     stretch.bytes += page;
                 }
                 Err(error) => {
-                    unmapped += self.keep(&mut stretch, page)?;
+                    unmapped += self.keep(pool, &mut stretch, page)?;
                     self.growing().pages.note_unmapped(address);
                     self.device.books.lock().stats.quarantined += page;
                     failed.get_or_insert(error);
                 }
             }
         }
-        unmapped += self.keep(&mut stretch, page)?;
+        unmapped += self.keep(pool, &mut stretch, page)?;
         match failed {
             Some(error) if unmapped == 0 => Err(error.into()),
             _ => Ok(unmapped),
@@ -178,13 +192,13 @@ impl<'d> Work<'d> {
     }
 
     /// Notes that a stretch of a claimed run has no pages any more: they are kept without address.
-    fn keep(&mut self, stretch: &mut PageRun, page: u64) -> Result<u64, Error> {
+    fn keep(&mut self, pool: PoolId, stretch: &mut PageRun, page: u64) -> Result<u64, Error> {
         let run = *stretch;
         stretch.bytes = 0;
         if run.bytes == 0 {
             return Ok(0);
         }
-        let committed = self.device.books.lock().heap.commit_unmap(run);
+        let committed = self.device.books.lock().pools[pool].heap.commit_unmap(run);
         if committed.is_err() {
             // No host memory for the record: these pages stay claimed, and are lost.
             self.device.books.lock().stats.quarantined += run.bytes;
@@ -208,16 +222,16 @@ impl Device {
             Store::Pages(page) => page,
             Store::Segments => super::open::SEGMENT_UNIT,
         };
-        let heap = Heap::new(page)?;
         let home = Self::retain(self.driver, self.id)?;
         self.give_up_pages(home, growth);
         self.spares.lock().forget_events();
         let mut books = self.books.lock();
         let books = &mut *books;
-        let live = books.heap.blocks().filter(|block| block.state == BlockState::Live);
-        let addresses: Vec<u64> = live.map(|block| block.address.0).collect();
-        books.lost.extend(addresses);
-        books.heap = heap;
+        for (_, pool) in books.pools.each_mut() {
+            let live = pool.heap.blocks().filter(|block| block.state == BlockState::Live);
+            books.lost.extend(live.map(|block| block.address.0));
+            pool.heap = Heap::new(page)?;
+        }
         books.limbo = Default::default();
         books.streams.reset(home);
         books.home = home;

@@ -50,15 +50,18 @@ pub fn set_option(name: &[u8], value: &[u8]) -> Result<(), Error> {
 
 /// An option as it stands, by name.
 pub fn option(name: &[u8]) -> Result<Listed, Error> {
+    refuse_after_fork()?;
     with(|configuration| configuration.get(name))
 }
 
 /// Every option as it stands.
-pub fn options() -> Vec<Listed> {
-    with(|configuration| configuration.list().collect())
+pub fn options() -> Result<Vec<Listed>, Error> {
+    refuse_after_fork()?;
+    Ok(with(|configuration| configuration.list().collect()))
 }
 
 /// The entries of `CUDDY_CONF` that were left out.
-pub fn rejected_options() -> Vec<Rejected> {
-    with(|configuration| configuration.rejected().to_vec())
+pub fn rejected_options() -> Result<Vec<Rejected>, Error> {
+    refuse_after_fork()?;
+    Ok(with(|configuration| configuration.rejected().to_vec()))
 }

@@ -18,7 +18,7 @@ use crate::error::{Error, Words, sentence};
 use crate::size::GRANULE;
 use crate::stats::cuddy_stats;
 use crate::sync::refuse_after_fork;
-use crate::types::{Address, DeviceId};
+use crate::types::{Address, DeviceId, PoolId};
 
 pub use self::configuration::{option, options, rejected_options, set_option};
 pub use self::facts::{DeviceFacts, device_count, device_facts, driver_calls, driver_version};
@@ -64,7 +64,13 @@ pub fn malloc(bytes: u64, alignment: u64, device: i32, stream: usize) -> Result<
     }
     let process = started()?;
     let (device, stream) = process.place(device, stream)?;
-    let want = Want { bytes, alignment: alignment.max(GRANULE), stream };
+    let want = Want {
+        bytes,
+        alignment: alignment.max(GRANULE),
+        stream,
+        pool: PoolId::DEFAULT,
+        wait_ms: None,
+    };
     device.malloc(want).map(|address| address.0)
 }
 
@@ -74,7 +80,8 @@ pub fn free(pointer: u64) -> Result<(), Error> {
         return Ok(());
     }
     refuse_after_fork()?;
-    owner(pointer)?.1.free(Address(pointer))
+    let (_, device, pool) = owner(pointer)?;
+    device.free(pool, Address(pointer))
 }
 
 /// Says that `stream` uses the block too: after its free, it is not used again before the work that
@@ -85,16 +92,16 @@ pub fn record_stream(pointer: u64, stream: usize) -> Result<(), Error> {
         return Ok(());
     }
     refuse_after_fork()?;
-    let (process, device) = owner(pointer)?;
+    let (process, device, pool) = owner(pointer)?;
     let named = process.name(device, stream)?;
-    device.record_stream(Address(pointer), named)
+    device.record_stream(pool, Address(pointer), named)
 }
 
 /// What is known about the live block that `pointer` is the start of, or lies in.
 pub fn block_info(pointer: u64) -> Result<BlockInfo, Error> {
     refuse_after_fork()?;
-    let (_, device) = owner(pointer)?;
-    let info = device.info(Address(pointer))?;
+    let (_, device, pool) = owner(pointer)?;
+    let info = device.info(pool, Address(pointer))?;
     Ok(BlockInfo {
         address: info.address.0,
         bytes: info.bytes,
@@ -242,15 +249,15 @@ fn each_in_use(
     outcome
 }
 
-/// The device that serves an address.
+/// The device that serves an address, and the pool of it that is the first to be asked.
 #[inline]
-fn owner(pointer: u64) -> Result<(&'static Process, &'static Device), Error> {
+fn owner(pointer: u64) -> Result<(&'static Process, &'static Device, PoolId), Error> {
     let address = Address(pointer);
-    OWNERS
-        .get(address)
-        .and_then(|id| started_already().map(|process| (process, id)))
-        .and_then(|(process, id)| process.device_in_use(id).map(|device| (process, device)))
-        .ok_or(Error::ForeignPointer(address))
+    let found = OWNERS.get(address).and_then(|(id, pool)| {
+        let process = started_already()?;
+        Some((process, process.device_in_use(id)?, pool))
+    });
+    found.ok_or(Error::ForeignPointer(address))
 }
 
 impl Process {

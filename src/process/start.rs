@@ -49,19 +49,15 @@ fn start() -> Result<&'static Process, Error> {
     if let Some(process) = PROCESS.get() {
         return Ok(process);
     }
-    sync::about_to_use();
-    match Process::new() {
-        Ok(process) => Ok(PROCESS.get_or_init(|| process)),
-        Err(error) => {
-            sync::unused();
-            Err(error)
-        }
-    }
+    sync::about_to_use()?;
+    // A driver that does not start leaves a fork as harmless as it was; one that has started does not.
+    let driver = Driver::open_system().inspect_err(|_| sync::unused())?;
+    let process = Process::new(driver)?;
+    Ok(PROCESS.get_or_init(|| process))
 }
 
 impl Process {
-    fn new() -> Result<Self, Error> {
-        let driver = Driver::open_system()?;
+    fn new(driver: Driver) -> Result<Self, Error> {
         let count = (driver.device_count()? as usize).min(MOST_DEVICES);
         let (mut devices, mut limits) = (Vec::new(), Vec::new());
         devices.try_reserve_exact(count).map_err(|_| Error::HostOutOfMemory)?;
@@ -149,16 +145,21 @@ impl Process {
 
     /// Sets the limit of a device, in use or not.
     pub(super) fn set_limit(&self, id: DeviceId, bytes: u64) -> Result<(), Error> {
-        // Whoever opens the device meanwhile sees the limit before or after.
-        let _nobody_opens = self.opening.lock();
-        self.limits.lock()[id.0 as usize] = Some(bytes);
+        {
+            // Whoever opens the device meanwhile sees the limit before or after. Giving back what is
+            // above it may wait for the GPU, which keeps nobody from opening a device.
+            let _nobody_opens = self.opening.lock();
+            self.limits.lock()[id.0 as usize] = Some(bytes);
+        }
         self.device_in_use(id).map_or(Ok(()), |device| device.set_limit(bytes))
     }
 
     /// The options' limits have changed: they hold for every device from now on.
     pub(super) fn apply_limits(&self) -> Result<(), Error> {
-        let _nobody_opens = self.opening.lock();
-        self.limits.lock().fill(None);
+        {
+            let _nobody_opens = self.opening.lock();
+            self.limits.lock().fill(None);
+        }
         let set = |device: &Device| device.set_limit(self.limit_by_options(device.id())?);
         // What one device cannot give back is no reason to leave the limit off the others.
         self.devices_in_use().map(set).fold(Ok(()), Result::and)

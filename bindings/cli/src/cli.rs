@@ -2,14 +2,16 @@
 //!
 //! Exit codes: 0 all is well; 1 the work was done and something is wrong (a trace did not complete,
 //! a check failed, the machine is not healthy); 2 the work could not be done (a bad option, a bad
-//! trace, no driver). Results go to standard output, everything else to standard error.
+//! trace, no driver). `cuddy sim` has the program's own, and [`simulate`] says which else. Results go to standard output, everything else to standard error.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::job::{Backing, Schedule, Target, Who};
-use crate::{child, demo, doctor, run};
+use crate::{child, demo, doctor, run, simulate};
 
 /// What a command came to.
 pub enum Outcome {
@@ -17,6 +19,8 @@ pub enum Outcome {
     Well,
     /// Done, and something is wrong; it has been said already.
     Wrong,
+    /// The exit code of a program that was run.
+    Code(u8),
 }
 
 /// See what Cuddy, the caching CUDA allocator, does for the memory of a GPU program.
@@ -37,6 +41,9 @@ enum Command {
     /// Replay recorded allocations, and check every block on the way
     #[command(after_long_help = REPLAY_HELP)]
     Replay(ReplayArgs),
+    /// Run any program on simulated devices, and check what it does with their memory
+    #[command(after_long_help = simulate::HELP)]
+    Sim(SimArgs),
     /// Look at the driver, the devices and the configuration, and try them
     Doctor(DoctorArgs),
     #[command(name = child::SUBCOMMAND, hide = true)]
@@ -127,6 +134,71 @@ pub struct ReplayArgs {
     pub on: Target,
 }
 
+/// Options of `cuddy sim`. What is not given is as `SIMCUDA_*` in the environment says, or the default.
+#[derive(Args)]
+pub struct SimArgs {
+    /// Number of devices, 0 to 64 [default: 1]
+    #[arg(long, value_name = "N")]
+    pub devices: Option<String>,
+
+    /// Memory of each, such as 24GiB; the last holds for those after it [default: 80GiB]
+    #[arg(long, value_name = "SIZE[,SIZE]")]
+    pub memory: Option<String>,
+
+    /// How far the devices lag behind: eager, lazy, lag:K (K operations) or random:SEED [default: eager]
+    #[arg(long, value_name = "SCHEDULE")]
+    pub schedule: Option<String>,
+
+    /// Run work in a random order, within what the program ordered: the same as --schedule random:N
+    #[arg(long, value_name = "N", conflicts_with = "schedule")]
+    pub seed: Option<u64>,
+
+    /// What the checker does with a finding: off (no checking), log, or abort the program [default: log]
+    #[arg(long, value_name = "MODE")]
+    pub checker: Option<String>,
+
+    /// Calls that fail, such as cuMemAlloc:3:OUT_OF_MEMORY (the third), separated by commas
+    #[arg(long, value_name = "SPEC")]
+    pub faults: Option<String>,
+
+    /// Version of the driver, such as 12.8: what is newer is not there [default: 13.0]
+    #[arg(long, value_name = "VERSION")]
+    pub driver: Option<String>,
+
+    /// Which substitute of the CUDA runtime to preload [default: both, where they are built]
+    #[arg(long, value_name = "WHICH")]
+    pub runtime: Option<Runtime>,
+
+    /// Print the driver calls by function
+    #[arg(long)]
+    pub calls: bool,
+
+    /// Print the virtual time: what the driver calls would cost, from published figures
+    #[arg(long)]
+    pub time: bool,
+
+    /// Write the whole report to a file, lines of JSON if its name ends in .jsonl, and only the verdict to stderr
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    pub command: Vec<OsString>,
+}
+
+/// Substitutes of the CUDA runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Runtime {
+    /// libcudart.so.12
+    #[value(name = "12")]
+    V12,
+    /// libcudart.so.13
+    #[value(name = "13")]
+    V13,
+    /// None: the program's own is used.
+    None,
+}
+
 /// A size such as `24GiB`, `512m` or plain bytes; units are powers of 1024.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong =
@@ -156,12 +228,14 @@ pub fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Demo(args) => demo::run(args.on.on),
         Command::Replay(args) => run::replay(&args),
+        Command::Sim(args) => simulate::run(&args),
         Command::Doctor(args) => doctor::run(args.on.on),
         Command::Child => child::serve().map(|()| Outcome::Well),
     };
     match outcome {
         Ok(Outcome::Well) => ExitCode::SUCCESS,
         Ok(Outcome::Wrong) => ExitCode::from(1),
+        Ok(Outcome::Code(code)) => ExitCode::from(code),
         Err(error) => {
             eprintln!("cuddy: {error}");
             ExitCode::from(2)

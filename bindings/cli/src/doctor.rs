@@ -141,12 +141,12 @@ fn trial(gpu: &Gpu, number: u32) -> Result<(), String> {
 fn configuration(complaints: &mut Vec<String>) {
     outln!("Configuration");
     let mut table = Table::of_words(["option", "value", "from", "accepted"]);
-    for option in process::options() {
+    for option in process::options().unwrap_or_default() {
         let (name, accepted) = (option.row.name, option.row.kind.to_string());
         table.row([name.to_owned(), option.value, option.source.to_string(), accepted]);
     }
     out!("{}", table.text());
-    for rejected in process::rejected_options() {
+    for rejected in process::rejected_options().unwrap_or_default() {
         outln!("  left out: \"{}\": {}", rejected.entry, rejected.why);
         complaints
             .push(format!("CUDDY_CONF has an entry that was left out: \"{}\"", rejected.entry));

@@ -1,8 +1,8 @@
-//! The command `cuddy`: demo, replay of allocation traces, doctor.
+//! The command `cuddy`: demo, replay of allocation traces, any program on simulated devices, doctor.
 //!
-//! One idea a file. Who uses whom: [`cli`] picks [`demo`], [`run`] or [`doctor`]; each orders
-//! [`job`]s of [`child`] processes; there [`replay`] plays a [`trace`] against an [`allocator`] on a
-//! [`machine`], through [`gpu`] and, where it is simulated, [`sim`]; a [`report`] comes back.
+//! One idea a file. Who uses whom: [`cli`] picks [`demo`], [`run`], [`simulate`] or [`doctor`].
+//! [`simulate`] runs a program of the user's; the others order [`job`]s of [`child`] processes, in
+//! which [`replay`] plays a [`trace`] against an [`allocator`] on a [`machine`], through [`gpu`] and, where it is simulated, [`sim`]; a [`report`] comes back.
 
 pub mod allocator;
 pub mod bundled;
@@ -10,6 +10,7 @@ pub mod child;
 pub mod cli;
 pub mod demo;
 pub mod doctor;
+pub mod driver_pool;
 pub mod find;
 pub mod fit;
 pub mod gpu;
@@ -24,6 +25,7 @@ pub mod report;
 pub mod run;
 pub mod selftest;
 pub mod sim;
+pub mod simulate;
 pub mod table;
 pub mod trace;
 pub mod workload;

@@ -8,7 +8,7 @@ use common::{Ended, cuddy, file, run};
 fn help_says_what_there_is() {
     let help = run(&["--help"]);
     assert_eq!(help.code, Some(0));
-    for word in ["demo", "replay", "doctor"] {
+    for word in ["demo", "replay", "sim", "doctor"] {
         assert!(help.out.contains(word), "{}", help.out);
     }
     assert!(!help.out.contains("__replay"), "what is internal is hidden");
@@ -43,10 +43,6 @@ fn what_cannot_be_done_is_said_on_stderr_with_exit_code_2() {
         ),
         (&["replay", "--schedule", "lag:x", "synth_checkerboard"], "not a number"),
         (&["replay", "--device-memory", "much", "synth_checkerboard"], "not a size"),
-        (
-            &["replay", "--allocator", "driver-async", "synth_checkerboard"],
-            "driver-async is not built yet",
-        ),
         (
             &["replay", "--allocator", "driver", "--backing", "pages", "synth_checkerboard"],
             "--backing is a choice of Cuddy's",

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Ended, cuddy, workspace};
+use common::{Ended, compile, cuddy, workspace};
 
 /// The fenced text block after `marker`.
 fn block<'a>(text: &'a str, marker: &str) -> &'a str {
@@ -11,7 +11,8 @@ fn block<'a>(text: &'a str, marker: &str) -> &'a str {
     body.split_once("```").expect("a block ends").0
 }
 
-/// Lines with each time (a number and its unit) and each run of blanks or dashes made the same.
+/// Lines with each time (a number and its unit), each word with an address in it, and each run of
+/// blanks or dashes made the same.
 fn masked(text: &str) -> Vec<String> {
     text.trim_end().lines().map(masked_line).collect()
 }
@@ -25,6 +26,7 @@ fn masked_line(line: &str) -> String {
             && words.get(i + 1).is_some_and(|next| UNITS.contains(next));
         match *word {
             _ if is_time => seen.push("TIME"),
+            address if address.contains("0x") => seen.push("ADDRESS"),
             unit if UNITS.contains(&unit) && seen.last() == Some(&"TIME") => {}
             rule if rule.chars().all(|c| c == '-') => seen.push("-"),
             other => seen.push(other),
@@ -33,22 +35,29 @@ fn masked_line(line: &str) -> String {
     seen.join(" ")
 }
 
-/// Holds the block after `marker` to what the command prints; `CUDDY_BLESS=1` writes it anew.
-fn check(marker: &str, arguments: &[&str]) {
+/// Holds the block after `marker` to what a command printed; `CUDDY_BLESS=1` writes it anew.
+fn hold(marker: &str, printed: &str) {
     let path = workspace().join("README.md");
     let readme = std::fs::read_to_string(&path).expect("there is a README");
-    let ended = Ended::of(&mut cuddy(arguments));
-    assert_eq!(ended.code, Some(0), "{}", ended.err);
     let shown = block(&readme, marker);
-    if masked(shown) == masked(&ended.out) {
+    if masked(shown) == masked(printed) {
         return;
     }
     if std::env::var("CUDDY_BLESS").as_deref() == Ok("1") {
-        let fresh = readme.replacen(shown, &format!("{}\n", ended.out.trim_end()), 1);
-        std::fs::write(&path, fresh).expect("the README can be written");
+        let old = format!("```text\n{shown}```");
+        let (before, after) = readme.split_once(marker).expect("found above");
+        let fresh = after.replacen(&old, &format!("```text\n{}\n```", printed.trim_end()), 1);
+        std::fs::write(&path, format!("{before}{marker}{fresh}")).expect("it can be written");
         return;
     }
-    assert_eq!(masked(shown), masked(&ended.out), "CUDDY_BLESS=1 cargo test writes it anew");
+    assert_eq!(masked(shown), masked(printed), "CUDDY_BLESS=1 cargo test writes it anew");
+}
+
+/// The same for standard output of this command.
+fn check(marker: &str, arguments: &[&str]) {
+    let ended = Ended::of(&mut cuddy(arguments));
+    assert_eq!(ended.code, Some(0), "{}", ended.err);
+    hold(marker, &ended.out);
 }
 
 #[test]
@@ -59,4 +68,16 @@ fn the_readme_shows_what_the_command_prints() {
         replay,
         &["replay", "--on", "sim", "--fit", "resnet50_train_b64_adam", "synth_checkerboard"],
     );
+}
+
+#[test]
+fn the_readme_shows_what_the_checker_says_of_its_wrong_program() {
+    let readme = std::fs::read_to_string(workspace().join("README.md")).expect("a README");
+    let section = readme.split_once("## Run any program without a GPU").expect("a section").1;
+    let source = section.split_once("```c\n").and_then(|(_, rest)| rest.split_once("```"));
+    let (_folder, program) = compile("race", source.expect("a C program").0);
+    let command = "cuddy sim --devices 2 --memory 24GiB -- ./race";
+    let ended = Ended::of(&mut cuddy(&["sim", "--devices", "2", "--memory", "24GiB", &program]));
+    assert_eq!((ended.code, ended.out.as_str()), (Some(86), ""), "{}", ended.err);
+    hold(command, &ended.err);
 }

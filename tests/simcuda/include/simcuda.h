@@ -28,6 +28,11 @@ extern "C" {
  *   SIMCUDA_GRANULARITY=2MiB      granularity of virtual memory management                (2MiB)
  *   SIMCUDA_FAULTS=cuMemCreate:3:OUT_OF_MEMORY,...   function, first call, code           (none)
  *   SIMCUDA_REPORT=stderr|FILE    at exit: findings, calls, virtual time                  (nowhere)
+ * A FILE whose name ends in .jsonl gets lines of JSON at its end, from many processes if need be: each
+ * has a "process" and an "event", which is "begin" (at cuInit: "program", "checker"), "finding" (when
+ * it is found: "text") or "end" (at exit and at simcuda_reset: "findings", "accesses",
+ * "unknown_launches", "calls", "driver_ns", ...). A process without an "end" was killed or left
+ * by _exit. `cuddy sim` sets all this, and reads it.
  */
 
 /* Sets what SIMCUDA_<KEY> would; the key in lower case: "memory", "24GiB". Before cuInit, or after

@@ -40,7 +40,7 @@ pub struct Config {
     pub faults: String,
     /// The VMM granularity in bytes.
     pub granularity: u64,
-    /// Where a report goes at exit: `stderr`, a file, or nowhere.
+    /// Where a report goes: `stderr`, a file, a journal (`*.jsonl`), or nowhere.
     pub report: String,
 }
 
@@ -167,7 +167,9 @@ fn parse_switch(value: &str) -> Result<bool, String> {
 fn parse_driver(value: &str) -> Result<i32, String> {
     match value.parse() {
         Ok(version) if (11000..=13990).contains(&version) => Ok(version),
-        _ => Err("expected a driver version such as 11040, 12020, 12080 or 13000".to_owned()),
+        _ => {
+            Err("expected a driver version from 11000 to 13990, such as 12080 for 12.8".to_owned())
+        }
     }
 }
 

@@ -53,6 +53,7 @@ pub unsafe extern "C" fn simcuda_configure(key: *const u8, value: *const u8) -> 
 #[unsafe(no_mangle)]
 pub extern "C" fn simcuda_reset() {
     control((), |call| {
+        crate::journal::end(call);
         call.reset();
         call.wake();
     });

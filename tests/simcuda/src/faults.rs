@@ -157,6 +157,10 @@ fn parse_entry(entry: &str) -> Result<Rule, String> {
     let parts: Vec<_> = entry.split(':').collect();
     let [function, first, code] = parts[..] else { return Err(shape()) };
     let first = first.parse().map_err(|_| shape())?;
+    let function = crate::books::base_name(function);
+    if function != "*" && crate::entries::rows_of(function).is_empty() {
+        return Err(format!("'{function}' in '{entry}' is no function of the driver"));
+    }
     let code = crate::api::error_names::code_of(code)
         .ok_or_else(|| format!("'{code}' in '{entry}' is no CUDA error"))?;
     Ok(Rule::new(function, code, When::Counted { first, every: 0, after: false }))
@@ -211,8 +215,16 @@ mod tests {
         assert!(faults.add(Rule::new("cuMemAlloc", 2, after)).is_err());
         assert!(faults.add(Rule::new("cuMemUnmap", 2, after)).is_ok());
         assert!(faults.add(Rule::new("f", 0, When::Random { per_million: 1, state: 1 })).is_err());
-        assert!(parse("cuMemCreate:3:OUT_OF_MEMORY, cuMemMap:1:999").is_ok());
-        for wrong in ["cuMemCreate", "cuMemCreate:x:2", "cuMemCreate:1:NO_SUCH", "a:0:2:3"] {
+        assert!(parse("cuMemCreate:3:OUT_OF_MEMORY, cuMemMap:1:999, *:7:2").is_ok());
+        let rules = parse("cuMemAlloc_v2:1:2").expect("any variant of a function names it");
+        assert_eq!(rules[0].function, "cuMemAlloc");
+        for wrong in [
+            "cuMemCraete:1:2",
+            "cuMemCreate",
+            "cuMemCreate:x:2",
+            "cuMemCreate:1:NO_SUCH",
+            "a:0:2:3",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -22,6 +22,7 @@ pub mod engine;
 pub mod entries;
 pub mod faults;
 pub mod hand_off;
+pub mod journal;
 pub mod machine;
 pub mod memory;
 pub mod report;

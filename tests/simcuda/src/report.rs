@@ -2,15 +2,18 @@
 //! `SIMCUDA_REPORT` asks for it.
 
 use crate::call::Call;
+use crate::checker::Mode;
+use crate::journal;
 use std::fmt::Write;
 
-/// Sees to it that the report is written.
-pub fn at_exit() {
+/// Sees to it that what is asked for is written.
+pub fn begin(call: &mut Call) {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
         // SAFETY: `write_now` stays loaded: the library is never unloaded. It lets no panic out.
         unsafe { libc::atexit(write_now) };
     });
+    journal::begin(call);
 }
 
 extern "C" fn write_now() {
@@ -21,14 +24,12 @@ extern "C" fn write_now() {
         }
         let mut call = Call::internal("exit");
         let to = call.config.report.clone();
-        if to.is_empty() {
-            return;
-        }
-        let text = text(&mut call);
         match to.as_str() {
-            "stderr" => eprint!("{text}"),
+            "" => {}
+            "stderr" => eprint!("{}", text(&mut call)),
+            file if file.ends_with(journal::EXTENSION) => journal::end(&mut call),
             file => {
-                if let Err(why) = std::fs::write(file, text) {
+                if let Err(why) = std::fs::write(file, text(&mut call)) {
                     eprintln!("simcuda: SIMCUDA_REPORT={file}: {why}");
                 }
             }
@@ -38,14 +39,8 @@ extern "C" fn write_now() {
 
 /// The report, as it stands.
 pub fn text(call: &mut Call) -> String {
-    let mut out = String::new();
+    let mut out = verdict(call);
     let checker = call.engine.checker_ref();
-    let (found, checked, unknown) =
-        (checker.reports().len(), checker.accesses_checked(), checker.unknown_launches());
-    let _ = writeln!(
-        out,
-        "simcuda: {found} findings in {checked} accesses; {unknown} launches whose accesses are not known"
-    );
     for (number, report) in checker.reports().iter().enumerate() {
         let _ = writeln!(out, "[{}] {report}", number + 1);
     }
@@ -68,5 +63,25 @@ pub fn text(call: &mut Call) -> String {
             budget.used, budget.peak
         );
     }
+    out
+}
+
+/// What the checker says. Nothing that was not checked may read as clean.
+fn verdict(call: &Call) -> String {
+    let checker = call.engine.checker_ref();
+    let (found, checked) = (checker.reports().len(), checker.accesses_checked());
+    let mut out = match (found, checked, checker.mode()) {
+        (0, 0, Mode::Off) => {
+            "simcuda: NOT CHECKED: the checker was off (SIMCUDA_CHECKER=log switches it on)"
+                .to_owned()
+        }
+        (0, 0, _) => "simcuda: NOT CHECKED: no access to memory was seen".to_owned(),
+        _ => format!("simcuda: {found} findings in {checked} accesses"),
+    };
+    let _ = match checker.overflowed() {
+        0 => Ok(()),
+        more => write!(out, ", and {more} more that were not kept"),
+    };
+    let _ = writeln!(out, "; {} launches whose accesses are not known", checker.unknown_launches());
     out
 }

@@ -86,6 +86,31 @@ fn the_exit_report_counts_calls_and_time() {
             assert!(text.contains(part), "{part} is not in:\n{text}");
         }
     }
+    let (_, _, err) = run(&program, &[], &[("SIMCUDA_REPORT", "stderr")]);
+    assert!(err.starts_with("simcuda: NOT CHECKED: the checker was off"), "{err}");
+    assert!(!err.contains("0 findings"), "{err}");
+}
+
+#[test]
+fn a_journal_has_lines_of_many_processes() {
+    let program = compile("saxpy", "journal");
+    let file = folder().join("journal.jsonl");
+    let _ = std::fs::remove_file(&file);
+    let to = file.to_str().expect("UTF-8");
+    for _ in 0..2 {
+        let (output, _, err) =
+            run(&program, &[], &[("SIMCUDA_REPORT", to), ("SIMCUDA_CHECKER", "log")]);
+        assert!(output.status.success() && err.is_empty(), "{err}");
+    }
+    let text = std::fs::read_to_string(&file).expect("a journal");
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    for pair in lines.chunks(2) {
+        assert!(pair[0].contains("\"event\":\"begin\"") && pair[0].contains("saxpy-journal"));
+        assert!(pair[1].contains("\"event\":\"end\"") && pair[1].contains("[\"cuMemAlloc\",3]"));
+        assert_eq!(pair[0].split(',').next(), pair[1].split(',').next(), "one process");
+    }
+    assert_ne!(lines[0].split(',').next(), lines[2].split(',').next());
 }
 
 #[test]

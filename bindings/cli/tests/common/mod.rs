@@ -16,8 +16,9 @@ pub fn workspace() -> PathBuf {
 pub fn cuddy(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cuddy"));
     command.args(arguments).env("CUDDY_TRACES", workspace().join("tests/traces"));
-    for variable in ["CUDDY_CONF", "LD_PRELOAD", "SIMCUDA_MEMORY", "SIMCUDA_FAULTS", "SIMCUDA_VMM"]
-    {
+    let ours =
+        |name: &str| name.starts_with("SIMCUDA_") || ["CUDDY_CONF", "LD_PRELOAD"].contains(&name);
+    for (variable, _) in std::env::vars().filter(|(name, _)| ours(name)) {
         command.env_remove(variable);
     }
     command
@@ -88,4 +89,28 @@ pub fn driver_folder() -> tempfile::TempDir {
     let link = folder.path().join("libcuda.so.1");
     std::os::unix::fs::symlink(simulated_driver(), link).expect("the folder takes links");
     folder
+}
+
+/// Compiles a C program against Cuddy and the CUDA driver, whose names it finds at run time.
+pub fn compile(name: &str, source: &str) -> (tempfile::TempDir, String) {
+    let (folder, file) = file(&format!("{name}.c"), source.as_bytes());
+    let program = folder.path().join(name);
+    let libraries = simulated_driver().parent().expect("a folder").to_path_buf();
+    let output = Command::new("cc")
+        .args(["-Wall", "-Wextra", "-Werror", "-std=gnu11", "-I"])
+        .arg(workspace().join("include"))
+        .arg(&file)
+        .arg("-L")
+        .arg(&libraries)
+        .args(["-lcuddy", "-lsimcuda", "-lpthread", "-Wl,--disable-new-dtags"])
+        .arg(format!("-Wl,-rpath,{}", folder.path().display()))
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .expect("a C compiler");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // By the name that the program asks for.
+    let link = folder.path().join("libcuddy.so.0");
+    std::os::unix::fs::symlink(libraries.join("libcuddy.so"), link).expect("a folder of ours");
+    (folder, program.to_str().expect("UTF-8").to_owned())
 }

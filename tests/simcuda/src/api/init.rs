@@ -10,7 +10,7 @@ exports! {
         if !call.started {
             call.start()?;
             watch_forks();
-            crate::report::at_exit();
+            crate::report::begin(call);
         }
         require(!call.devices.is_empty(), code::NO_DEVICE)
     };

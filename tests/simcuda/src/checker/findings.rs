@@ -11,6 +11,8 @@ const KEPT: usize = 10_000;
 pub(super) struct Findings {
     pub reports: Vec<Report>,
     pub abort: bool,
+    /// Told of each report that is kept, before anything else happens to it.
+    pub told: Option<fn(&Report)>,
     repeated: u64,
     overflowed: u64,
 }
@@ -18,13 +20,16 @@ pub(super) struct Findings {
 impl Findings {
     /// Keeps a report and says where it lies.
     pub fn add(&mut self, report: Report) -> Option<usize> {
-        if self.abort {
-            eprintln!("simcuda: {report}");
-            std::process::abort();
-        }
         if self.reports.len() >= KEPT {
             self.overflowed += 1;
             return None;
+        }
+        if let Some(told) = self.told {
+            told(&report);
+        }
+        if self.abort {
+            eprintln!("simcuda: {report}");
+            std::process::abort();
         }
         self.reports.push(report);
         Some(self.reports.len() - 1)
