@@ -88,6 +88,11 @@ CLIENTS = (
     torch_program(
         "torch-missing-record-stream",
         "missing_record.py",
-        finds=(r"cuMemcpy.*cuMemcpy", r"stream", r"alloc"),
+        finds=(
+            r"two uses of the same bytes that nothing orders",
+            r"first: +read by cuMemcpyAsync\([^\n]* stream \d+",
+            r"second: +write by cuMemcpyAsync\([^\n]* stream \d+",
+            r"bytes 0x0\.\.0x800000 of [^\n]*cuMemAlloc\(\d+\)",
+        ),
     ),
 )
