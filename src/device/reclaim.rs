@@ -115,7 +115,10 @@ impl Miss<'_> {
     }
 
     fn take(&mut self) -> Result<Option<Block>, Stop> {
-        Ok(self.work.device.books.lock().take(self.pool, &self.request)?)
+        let mut books = self.work.device.all_books();
+        let found = books.take(self.pool, &self.request)?;
+        self.work.device.note_peaks(&mut books);
+        Ok(found)
     }
 
     fn grow(&mut self) -> Result<Option<Block>, Stop> {
@@ -128,7 +131,7 @@ impl Miss<'_> {
     /// Whether live memory alone stands in the way: within the limit, or on the device.
     fn is_hopeless(&self) -> bool {
         let device = self.work.device;
-        let stats = device.books.lock().stats;
+        let stats = device.all_books().stats;
         let most = if device.shows_free_memory { device.total } else { u64::MAX };
         let held = stats.allocated + stats.quarantined;
         stats.limit.min(most).saturating_sub(held) < self.request.bytes
@@ -165,7 +168,7 @@ impl Miss<'_> {
             return Err(Stop::Reset);
         }
         // Another miss that waited for the same may have settled it first: then it is free by now.
-        device.books.lock().settle();
+        device.all_books().settle();
         Ok(true)
     }
 
@@ -204,7 +207,7 @@ impl Miss<'_> {
                 books.stats.harvest_count += u64::from(self.taken_back && pages);
                 books.stats.retry_count += u64::from(self.taken_back);
                 #[cfg(debug_assertions)]
-                books.check();
+                self.work.device.check(&mut books);
                 Ok(Some(block.address))
             }
             Err(Stop::Failed(error)) => {
@@ -215,7 +218,7 @@ impl Miss<'_> {
                     books.stats.out_of_memory_count += 1;
                 }
                 #[cfg(debug_assertions)]
-                books.check();
+                self.work.device.check(&mut books);
                 Err(error)
             }
             Err(Stop::Reset) => Ok(None),

@@ -20,6 +20,7 @@ pub mod code {
     pub const INVALID_DEVICE: Code = 101;
     pub const INVALID_IMAGE: Code = 200;
     pub const INVALID_CONTEXT: Code = 201;
+    pub const MAP_FAILED: Code = 205;
     pub const ALREADY_MAPPED: Code = 208;
     pub const UNSUPPORTED_LIMIT: Code = 215;
     pub const FILE_NOT_FOUND: Code = 301;

@@ -599,7 +599,7 @@ fn random_program(s: &Session, seed: u64, policies: u64) {
             ok!(s.try_launch(write, &values, streams[stream]));
             blocks.push((block, bytes, stream));
         } else if !blocks.is_empty() {
-            let (block, bytes, owner) = blocks.swap_remove(random as usize >> 3 & 7 % blocks.len());
+            let (block, bytes, owner) = blocks.swap_remove((random >> 3) as usize % blocks.len());
             s.order(streams[owner], streams[stream]);
             let values = [block, bytes as u64, 65536, block ^ 5, counter];
             ok!(s.try_launch(check, &values, streams[stream]));

@@ -93,7 +93,7 @@ fn value(call: &mut Call, attribute: i32, address: u64) -> Result<Value, Code> {
         1 => Long(m.context),
         2 => Word(if m.is_host() { 1 } else { 2 }),
         3 => Long(address),
-        4 if m.is_host() => Long(address),
+        4 if m.is_host() || m.kind == Kind::Managed => Long(address),
         4 => return Err(code::INVALID_VALUE),
         6 => Word(u32::from(m.sync_memops)),
         7 => Long(block.map_or(m.buffer, |b| b.buffer)),

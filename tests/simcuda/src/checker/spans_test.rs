@@ -70,7 +70,7 @@ fn check_equations(spans: &Spans, notes: &Notes, model: &[Byte]) {
         at = span.end;
         span.each(|id| *mentions.entry(id).or_default() += 1);
         for byte in &model[start as usize..span.end as usize] {
-            let write = (span.writer != NONE).then(|| (span.writer, span.how));
+            let write = (span.writer != NONE).then_some((span.writer, span.how));
             assert_eq!(write, byte.write);
             let sorted = |ids: &[u32]| ids.iter().copied().collect::<BTreeSet<_>>();
             assert_eq!(sorted(span.readers.as_slice()), sorted(&byte.reads));

@@ -113,6 +113,20 @@ impl<W, F: Flaw> Engine<W, F> {
         Step::Finished
     }
 
+    /// What must run so that an operation gets done soon. No host waits for it, and none learns
+    /// of it.
+    pub fn step_hasten(&mut self, op: OpKey) -> Step<W> {
+        self.want(op);
+        while self.pending.is_pending(op) {
+            match self.run_for_waiter() {
+                Ran::Work(op, work) => return Step::Run(op, work),
+                Ran::Mark => {}
+                Ran::Nothing => return Step::Blocked,
+            }
+        }
+        Step::Finished
+    }
+
     /// [`Self::begin_wait`] and one [`Self::step_wait`]. With several host threads prefer those two:
     /// here, work that others queue between two steps is waited for as well.
     pub fn step(&mut self, t: ThreadKey, target: Target) -> Step<W> {

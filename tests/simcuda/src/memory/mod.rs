@@ -5,11 +5,14 @@
 //! mapped. Its number is never used again. Device addresses come from one reserved range that the
 //! host cannot touch.
 
+pub mod board;
 pub mod budget;
 pub mod extents;
 pub mod history;
 pub mod host;
+pub mod ipc;
 pub mod linear;
+pub mod managed;
 pub mod object;
 pub mod pool;
 pub mod table;
@@ -42,6 +45,8 @@ pub struct Memory {
     pub table: Table,
     /// What was freed lately, and by whom.
     pub history: History,
+    /// What is shared with other processes by handle.
+    pub ipc: ipc::Ipc,
     /// Unit of VMM sizes and addresses.
     pub granularity: u64,
     linear: Linear,
@@ -54,6 +59,8 @@ pub struct Memory {
     pub device_pools: Vec<DevicePools>,
     pools: Slots<Pool>,
     orphans: Vec<(u64, Mark)>,
+    /// What is known of managed memory.
+    pub managed: managed::Stretches,
     next: u64,
 }
 
@@ -89,6 +96,7 @@ impl Memory {
             budgets: totals.iter().map(|&t| Budget::new(t)).collect(),
             table: Table::default(),
             history: History::default(),
+            ipc: ipc::Ipc::default(),
             granularity,
             linear: Linear::new(room)?,
             addresses: Extents::new(first, arena.start + arena.bytes),
@@ -99,6 +107,7 @@ impl Memory {
             device_pools: Vec::new(),
             pools: Slots::new(POOL_SLOTS),
             orphans: Vec::new(),
+            managed: managed::Stretches::default(),
             next: 1,
         };
         for device in 0..totals.len() as u32 {
@@ -114,6 +123,7 @@ impl Memory {
             budgets: Vec::new(),
             table: Table::default(),
             history: History::default(),
+            ipc: ipc::Ipc::default(),
             granularity: LARGE,
             linear: Linear::empty(),
             arena: HostRange { start: 0, bytes: 0 },
@@ -124,6 +134,7 @@ impl Memory {
             device_pools: Vec::new(),
             pools: Slots::new(POOL_SLOTS),
             orphans: Vec::new(),
+            managed: managed::Stretches::default(),
             next: 1,
         }
     }
@@ -192,7 +203,10 @@ impl Memory {
     /// `cuMemFree`, once nobody uses the memory any more.
     pub fn free(&mut self, start: u64) -> Gone {
         let mapping = self.table.remove(start)?;
-        self.addresses.give(start, mapping.bytes.next_multiple_of(ALIGNMENT));
+        if self.is_device_address(start) {
+            self.addresses.give(start, mapping.bytes.next_multiple_of(ALIGNMENT));
+        }
+        self.forget_advice(&mapping);
         self.drop_mapping(&mapping)
     }
 
@@ -208,6 +222,7 @@ impl Memory {
             return None;
         }
         let object = self.objects.remove(&id)?;
+        self.ipc.buried(id);
         if object.counted {
             self.budgets[object.device as usize].give(object.bytes);
         }
@@ -226,6 +241,8 @@ impl Memory {
             "reservations" => self.reservations.len(),
             "mappings" => of(&[Kind::Virtual]),
             "allocations" => of(&[Kind::Device]),
+            "imports" => of(&[Kind::Imported]),
+            "managed_allocations" => of(&[Kind::Managed]),
             "host_allocations" => of(&[Kind::Pinned]),
             "host_registrations" => of(&[Kind::Registered]),
             "pool_allocations" => self.table.block_count(),

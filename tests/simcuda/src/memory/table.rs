@@ -12,6 +12,8 @@ pub enum Kind {
     Device,
     /// `cuMemMap`.
     Virtual,
+    /// `cuIpcOpenMemHandle`.
+    Imported,
     /// `cuMemHostAlloc`.
     Pinned,
     /// `cuMemHostRegister`.
