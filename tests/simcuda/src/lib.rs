@@ -13,6 +13,7 @@
 
 pub mod api;
 pub mod books;
+pub mod by_handle;
 pub mod call;
 pub mod checker;
 pub mod config;

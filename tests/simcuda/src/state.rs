@@ -4,6 +4,7 @@
 //! belong to the process.
 
 use crate::books::Books;
+use crate::by_handle::ByHandle;
 use crate::config::Config;
 use crate::engine::{ContextKey, Engine, EventKey, OpKey, StreamKey, StreamKind, ThreadKey};
 use crate::faults::Faults;
@@ -123,7 +124,7 @@ pub struct State {
     /// The devices.
     pub devices: Vec<Device>,
     /// Live contexts by handle.
-    pub contexts: BTreeMap<u64, Context>,
+    pub contexts: ByHandle<Context>,
     /// Created streams.
     pub streams: Slots<Stream>,
     /// Events.
@@ -167,7 +168,7 @@ impl State {
             started: false,
             generation: 0,
             devices: Vec::new(),
-            contexts: BTreeMap::new(),
+            contexts: ByHandle::default(),
             streams: Slots::new(1),
             events: Slots::new(2),
             modules: Slots::new(3),
@@ -224,6 +225,7 @@ impl State {
     }
 
     /// The record of a host thread.
+    #[inline]
     pub fn thread(&mut self, number: u64) -> &mut Thread {
         let index = number as usize;
         if self.threads.len() <= index {
@@ -233,6 +235,7 @@ impl State {
     }
 
     /// The engine's key of a host thread.
+    #[inline]
     pub fn thread_key(&mut self, number: u64) -> ThreadKey {
         if let Some(key) = self.thread(number).key {
             return key;
