@@ -23,6 +23,7 @@ pub mod entries;
 pub mod faults;
 pub mod hand_off;
 pub mod journal;
+pub mod kernels;
 pub mod machine;
 pub mod memory;
 pub mod report;

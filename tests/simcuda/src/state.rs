@@ -8,6 +8,7 @@ use crate::by_handle::ByHandle;
 use crate::config::Config;
 use crate::engine::{ContextKey, Engine, EventKey, OpKey, StreamKey, StreamKind, ThreadKey};
 use crate::faults::Faults;
+use crate::kernels::Kernels;
 use crate::memory::Memory;
 use crate::memory::table::Kind;
 use crate::slots::Slots;
@@ -141,6 +142,8 @@ pub struct State {
     pub books: Books,
     /// Rules for failing.
     pub faults: Faults,
+    /// What kernels use.
+    pub kernels: Kernels,
     /// Work that runs on another thread.
     pub in_flight: HashSet<OpKey>,
     /// What the last control call complained of.
@@ -177,6 +180,7 @@ impl State {
             engine: Engine::new(),
             books: Books::default(),
             faults: Faults::default(),
+            kernels: Kernels::default(),
             in_flight: HashSet::new(),
             complaint: String::new(),
             threads: Vec::new(),
@@ -202,6 +206,14 @@ impl State {
         for rule in crate::faults::parse(&config.faults).unwrap_or_default() {
             self.faults.add(rule).map_err(|why| {
                 eprintln!("simcuda: SIMCUDA_FAULTS: {why}");
+                code::INVALID_VALUE
+            })?;
+        }
+        if !config.kernels.is_empty() {
+            let file = &config.kernels;
+            let text = std::fs::read_to_string(file).map_err(|why| why.to_string());
+            text.and_then(|text| self.kernels.declare_all(&text)).map_err(|why| {
+                eprintln!("simcuda: SIMCUDA_KERNELS={file}: {why}");
                 code::INVALID_VALUE
             })?;
         }

@@ -67,7 +67,7 @@ impl<W, F: Flaw> Engine<W, F> {
     /// From when on a record on this stream would be done, if it would be done before anything else
     /// can happen, and nobody watches.
     fn idle_since(&self, stream: u64) -> Option<u64> {
-        if self.schedule != Schedule::Eager || self.checker.is_on() || !self.is_quiet() {
+        if self.schedule != Schedule::Eager || self.checker.keeps_order() || !self.is_quiet() {
             return None;
         }
         let s = self.streams.get(&stream).filter(|s| !self.pending.is_pending(s.tail))?;

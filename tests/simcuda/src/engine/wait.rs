@@ -138,7 +138,7 @@ impl<W, F: Flaw> Engine<W, F> {
     /// the end of that work.
     pub fn query_stream(&mut self, t: ThreadKey, stream: StreamKey) -> Status {
         let found = self.streams.get(&stream.0).filter(|s| !self.pending.is_pending(s.tail));
-        match found.map(|s| s.end_ns).filter(|_| !self.checker.is_on()) {
+        match found.map(|s| s.end_ns).filter(|_| !self.checker.keeps_order()) {
             Some(end_ns) => self.ended(end_ns),
             None => self.query(t, Target::Stream(stream)),
         }
@@ -148,7 +148,7 @@ impl<W, F: Flaw> Engine<W, F> {
     pub fn query_event(&mut self, t: ThreadKey, event: EventKey) -> Status {
         let record = self.events.get(&event.0).and_then(|e| e.record.as_ref());
         let end_ns = record.and_then(|record| record.end_ns);
-        match end_ns.filter(|_| !self.checker.is_on()) {
+        match end_ns.filter(|_| !self.checker.keeps_order()) {
             Some(end_ns) => self.ended(end_ns),
             None => self.query(t, Target::Event(event)),
         }
