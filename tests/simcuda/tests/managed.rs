@@ -57,14 +57,14 @@ fn it_says_what_it_is_and_is_freed() {
     assert_eq!((attribute(8), attribute(11), attribute(12)), ((0, 1), (0, block), (0, 1000)));
     assert_eq!((attribute(3), attribute(4)), ((0, block + 999), (0, block + 999)));
     assert_eq!(s.cuMemFreeAsync(block, 0), INVALID_VALUE);
-    ok!(s.cuMemFree_v2(block));
-    assert_eq!(s.sim.objects("managed_allocations"), 0);
-    s.launch("simcuda_fill", &[block, 4, 1], 0);
-    assert!(s.sim.reports()[0].contains("use after free"), "{:?}", s.sim.reports());
     let mut address = 0;
     assert_eq!(s.cuMemAllocManaged(&mut address, 0, 1), INVALID_VALUE);
     assert_eq!(s.cuMemAllocManaged(&mut address, 8, 4), INVALID_VALUE);
     assert_eq!(s.cuMemAllocManaged(std::ptr::null_mut(), 8, 1), INVALID_VALUE);
+    ok!(s.cuMemFree_v2(block));
+    assert_eq!(s.sim.objects("managed_allocations"), 0);
+    s.launch("simcuda_fill", &[block, 4, 1], 0);
+    assert!(s.sim.reports()[0].contains("use after free"), "{:?}", s.sim.reports());
 }
 
 #[test]
