@@ -32,6 +32,8 @@ enum Argument {
     Function,
     Library,
     Kernel,
+    /// A list of one parameter.
+    Parameters,
 }
 
 /// What a function asks of the calling thread.
@@ -176,6 +178,20 @@ const TABLE: &[Line] = &[
     ("cuKernelSetAttribute", Init, &[N(8), N(1024), Kernel, Device]),
     ("cuKernelSetCacheConfig", Init, &[Kernel, N(1), Device]),
     ("cuKernelGetParamInfo", Init, &[Kernel, N(0), Out, Out]),
+    ("cuMemsetD2D16_v2", Healthy, &[Memory, N(64), N(1), N(16), N(2)]),
+    ("cuMemsetD2D32_v2", Healthy, &[Memory, N(64), N(1), N(16), N(2)]),
+    ("cuDeviceGetP2PAttribute", Init, &[Out, N(1), Device, N(1)]),
+    ("cuCtxSetFlags", Any, &[N(4)]),
+    (
+        "cuLaunchKernel",
+        Healthy,
+        &[Function, N(1), N(1), N(1), N(1), N(1), N(1), N(0), Stream, Parameters, N(0)],
+    ),
+    (
+        "cuLaunchCooperativeKernel",
+        Healthy,
+        &[Function, N(1), N(1), N(1), N(1), N(1), N(1), N(0), Stream, Parameters],
+    ),
     ("cuProfilerStart", Init, &[]),
     ("cuProfilerStop", Init, &[]),
     ("cuFlushGPUDirectRDMAWrites", Healthy, &[N(0), N(100)]),
@@ -185,7 +201,8 @@ const TABLE: &[Line] = &[
 struct World {
     s: Session,
     out: Box<[u64; 16]>,
-    file: std::path::PathBuf,
+    /// A pointer to the number after it.
+    list: Box<[u64; 2]>,
     context: u64,
     other: u64,
     memory: u64,
@@ -219,7 +236,6 @@ impl World {
         ok!(s.cuDevicePrimaryCtxRetain(&mut made[0], 0));
         ok!(s.cuCtxCreate_v2(&mut made[1], 0, 1));
         ok!(s.cuCtxPopCurrent_v2(std::ptr::null_mut()));
-        let file = std::env::temp_dir().join(format!("simcuda_spin-{}", std::process::id()));
         let (memory, stream, event) = (s.alloc(64 << 10), s.stream(), s.event());
         ok!(s.cuEventRecord(event, stream));
         ok!(s.cuModuleLoadData(&mut made[2], c"image".as_ptr()));
@@ -230,11 +246,12 @@ impl World {
         let name = c"simcuda_spin".as_ptr() as u64;
         ok!(call(s.sim, "cuLibraryGetKernel", &[&raw mut made[5] as u64, made[4], name]));
         let [context, other, module, function, library, kernel, ..] = made;
-        let out = Box::new([0; 16]);
+        let (out, mut list) = (Box::new([0; 16]), Box::new([0, 5]));
+        list[0] = &raw const list[1] as u64;
         Self {
             s,
             out,
-            file,
+            list,
             context,
             other,
             memory,
@@ -262,6 +279,7 @@ impl World {
             Function => self.function,
             Library => self.library,
             Kernel => self.kernel,
+            Parameters => self.list.as_ptr() as u64,
         }
     }
 
@@ -491,6 +509,11 @@ const WRONG_VALUES: &[(&str, &[Argument], i32)] = &[
     ),
     ("cuFlushGPUDirectRDMAWrites", &[N(1), N(100)], code::INVALID_VALUE),
     ("cuFlushGPUDirectRDMAWrites", &[N(0), N(1)], code::INVALID_VALUE),
+    ("cuModuleGetGlobal_v2", &[Out, Out, Module, Name], code::NOT_FOUND),
+    ("cuLibraryGetGlobal", &[Out, Out, Library, Name], code::NOT_FOUND),
+    ("cuLibraryGetManaged", &[Out, Out, Library, Name], code::NOT_FOUND),
+    ("cuLibraryGetUnifiedFunction", &[Out, Library, Name], code::NOT_FOUND),
+    ("cuLibraryLoadFromFile", &[Out, Out, N(0), N(0), N(0), N(0), N(0), N(0)], 301),
     ("cuDevicePrimaryCtxReset_v2", &[N(2)], code::INVALID_DEVICE),
     ("cuDeviceGetP2PAttribute", &[Out, N(1), Device, Device], code::INVALID_DEVICE),
     ("cuDeviceGetP2PAttribute", &[Out, N(9), Device, N(1)], code::INVALID_VALUE),
@@ -548,7 +571,6 @@ fn a_launch_that_no_device_can_make_is_refused() {
     assert_eq!(with(&[(8, world.event)]), code::INVALID_HANDLE);
     ok!(world.s.cuCtxSetCurrent(world.other));
     assert_eq!(with(&[]), code::INVALID_HANDLE, "a function of another context");
-    assert!(!world.file.exists());
 }
 
 #[test]
@@ -601,4 +623,36 @@ fn a_librarys_kernel_is_a_function_of_each_context() {
     ok!(call(sim, "cuLibraryUnload", &[world.library]));
     assert_eq!(call(sim, "cuFuncLoad", &[here]), code::INVALID_HANDLE);
     assert_eq!(call(sim, "cuKernelGetName", &[out, kernel]), code::INVALID_HANDLE);
+}
+
+#[test]
+fn the_other_forms_of_copies_and_launches_do_as_the_plain_ones() {
+    let world = World::new();
+    let (s, sim) = (&world.s, world.s.sim);
+    let (from, to) = (world.memory, s.alloc(64 << 10));
+    let mut config = [0u32; 16];
+    for size in &mut config[..6] {
+        *size = 1;
+    }
+    let (mut ns, before) = (3_000_000u64, sim.time_ns());
+    let list = [&raw mut ns as u64];
+    let ex = [config.as_ptr() as u64, world.function, list.as_ptr() as u64, 0];
+    ok!(call(sim, "cuLaunchKernelEx", &ex));
+    ok!(s.cuCtxSynchronize());
+    assert!(sim.time_ns() - before >= 3_000_000, "it ran");
+    assert_eq!(call(sim, "cuLaunchKernelEx", &[0, ex[1], ex[2], 0]), code::INVALID_VALUE);
+    config[3] = 2048;
+    let ex = [config.as_ptr() as u64, world.function, list.as_ptr() as u64, 0];
+    assert_eq!(call(sim, "cuLaunchKernelEx", &ex), code::INVALID_VALUE);
+    for (value, name) in [(3, "cuMemcpy2D_v2"), (4, "cuMemcpy2DUnaligned_v2")] {
+        ok!(s.cuMemsetD8_v2(from, value, 256));
+        ok!(s.cuMemsetD8_v2(to, 0, 256));
+        // Three rows of 8 bytes, 64 bytes apart, to rows 32 bytes apart.
+        let rows = [0, 0, 2, 0, from, 0, 64, 0, 0, 2, 0, to, 0, 32, 8, 3];
+        ok!(call(sim, name, &[rows.as_ptr() as u64]));
+        let found = s.peek(to, 96);
+        let expected = |i: usize| if i % 32 < 8 { value } else { 0 };
+        assert!(found.iter().enumerate().all(|(i, b)| *b == expected(i)), "{name}: {found:?}");
+        assert_eq!(call(sim, name, &[0]), code::INVALID_VALUE);
+    }
 }
