@@ -41,6 +41,9 @@ pub struct cuddy_request {
     pub device: i32,
     /// 0.
     pub flags: u32,
+    /// The pool: one of cuddy_pool_create(), of this device; CUDDY_POOL_CURRENT (0), the calling
+    /// thread's current one; or CUDDY_POOL_DEFAULT.
+    pub pool: u64,
 }
 
 /// What cuddy_block_info() tells about a block.
@@ -109,13 +112,14 @@ pub unsafe extern "C" fn cuddy_malloc(
     })
 }
 
-/// Allocates device memory with an alignment.
+/// Allocates device memory with an alignment, or in a pool.
 ///
 /// ptr:     where to write the address.
 /// request: what is wanted. Bytes of it that this version does not know must be 0.
 ///
 /// Errors: as cuddy_malloc(); CUDDY_ERROR_INVALID_ARGUMENT also for a struct_size that is none, an
-/// alignment that is no power of two or above 2 MiB, and flags that are not 0.
+/// alignment that is no power of two or above 2 MiB, and flags that are not 0;
+/// CUDDY_ERROR_INVALID_POOL; CUDDY_ERROR_WRONG_DEVICE (the pool is of another device).
 /// Thread-safe. Costs what cuddy_malloc() costs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuddy_malloc_ex(
@@ -144,6 +148,7 @@ pub(super) unsafe fn malloc_ex(
             stream: std::ptr::null_mut(),
             device: 0,
             flags: 0,
+            pool: 0,
         };
         // SAFETY: NULL is refused there; else the function's contract.
         let request = unsafe { read(request, "request", absent) }?;
@@ -153,7 +158,8 @@ pub(super) unsafe fn malloc_ex(
             return Err(invalid("request", why));
         }
         let stream = named(request.stream) as usize;
-        let address = process::malloc(request.bytes, request.alignment, request.device, stream)?;
+        let cuddy_request { pool, bytes, alignment, device, .. } = request;
+        let address = process::malloc_in(pool, bytes, alignment, device, stream)?;
         // SAFETY: not NULL, and the caller promises that it may be written.
         unsafe { ptr.write(address as *mut c_void) };
         Ok(())

@@ -219,6 +219,15 @@ impl Device {
         Ok(waits)
     }
 
+    /// Gives up to wait; what was recorded for it stays recorded.
+    pub(super) fn let_go(&self, waits: Vec<Wait>) {
+        for wait in waits {
+            if let Wait::Fence(_, fence) = wait {
+                self.recycle(fence);
+            }
+        }
+    }
+
     /// Waits until all of it is over. No lock may be held.
     pub(super) fn wait(&self, inside: &Inside<'_>, waits: Vec<Wait>) -> Result<(), Error> {
         let mut outcome = Ok(());

@@ -9,7 +9,7 @@ use super::take_back::total;
 use super::work::{Turn, Work, latest};
 use super::{Device, Store};
 use crate::error::Error;
-use crate::types::{PoolId, Stamp};
+use crate::types::Stamp;
 
 impl Device {
     /// Gives cached memory back until no more than `keep` bytes are reserved. Waits for the streams
@@ -21,7 +21,7 @@ impl Device {
             Err(error) => return Err(error),
         };
         let before = self.books.lock().stats.reserved;
-        let outcome = work.trim(keep);
+        let outcome = work.trim(keep).and_then(|()| Ok(work.reap()?));
         let books = self.books.lock();
         #[cfg(debug_assertions)]
         if work.still_mine_in(&books) {
@@ -74,7 +74,12 @@ impl Work<'_> {
         let excess = excess();
         let runs = {
             let books = &mut *device.books.lock();
-            device.store.claim(books, &books.givers(PoolId::DEFAULT)?, excess, &|_, _| true)?
+            device.store.claim(
+                books,
+                &books.some_pools(books.pools.trimmable())?,
+                excess,
+                &|_, _| true,
+            )?
         };
         if total(&runs) == 0 {
             return Ok(());
@@ -87,7 +92,7 @@ impl Work<'_> {
     }
 
     /// Waits until no freed block is in use by another stream.
-    fn empty_limbo(&mut self) -> Result<(), Stop> {
+    pub(super) fn empty_limbo(&mut self) -> Result<(), Stop> {
         let device = self.device;
         device.settle_passed(&self.inside)?;
         let mut stamps: Vec<Stamp> = Vec::new();

@@ -19,6 +19,7 @@ mod oom;
 mod open;
 mod pages;
 mod pools;
+mod private;
 mod reclaim;
 mod segments;
 mod snapshot;
@@ -34,6 +35,7 @@ use self::books::Books;
 use self::fence::Spares;
 use self::pages::Pages;
 use self::pools::Claimed;
+pub(crate) use self::pools::{PoolName, PoolTerms};
 use crate::driver::{Context, Driver, StreamHandle};
 use crate::error::{DriverError, Error, sentence};
 use crate::heap::Request;
@@ -129,7 +131,7 @@ pub(crate) struct Want {
     /// The stream that will use the block.
     pub stream: Named,
     /// The pool that the block is cut from.
-    pub pool: PoolId,
+    pub pool: PoolName,
 }
 
 /// A live block, for whoever asks.
@@ -161,14 +163,15 @@ impl Device {
                     slot
                 }
             };
+            let pool = books.pools.open(self.id, want.pool)?;
             let request = Request {
                 bytes,
                 requested: want.bytes,
                 alignment: want.alignment.max(size::GRANULE),
                 stamp: Stamp { stream: slot, epoch: 0 },
             };
-            if let Some(block) = books.take(want.pool, &request)? {
-                books.stats.hit_count += 1;
+            if let Some(block) = books.take(pool, &request)? {
+                books.hit(pool);
                 return Ok(block.address);
             }
             drop(books);
@@ -185,10 +188,15 @@ impl Device {
     /// Gives a block back at the point that the host has reached in the block's own stream.
     pub(crate) fn free(&self, pool: PoolId, address: Address) -> Result<(), Error> {
         let mut books = self.books.lock();
-        let pool = books.pools.serving(address, pool);
+        let pool = books.serving(address, pool)?;
         if !books.limbo.is_noted(address) || mutant("device-no-limbo") {
             books.release(self.id, pool, address)?;
+            let last = pool != PoolId::DEFAULT && books.pools[pool].is_idle();
             drop(books);
+            if last {
+                // The block is free. What cannot go back now does so later.
+                let _ = self.reap();
+            }
         } else {
             let mut begun = Vec::new();
             books.release_to_limbo(self.id, pool, address, &mut begun)?;
@@ -215,7 +223,7 @@ impl Device {
     ) -> Result<(), Error> {
         let slot = self.slot(stream)?;
         let mut books = self.books.lock();
-        let pool = books.pools.serving(address, pool);
+        let pool = books.serving(address, pool)?;
         let block = books.live(self.id, pool, address)?;
         if block.address != address {
             return Err(Error::InteriorPointer { pointer: address, start: block.address });
@@ -229,7 +237,7 @@ impl Device {
     /// The live block that an address lies in.
     pub(crate) fn info(&self, pool: PoolId, address: Address) -> Result<Info, Error> {
         let books = self.books.lock();
-        let pool = books.pools.serving(address, pool);
+        let pool = books.serving(address, pool)?;
         let block = books.live(self.id, pool, address)?;
         let (handle, id) = books.streams.names(block.stream);
         let (bytes, requested) = (block.bytes, block.requested);

@@ -4,6 +4,7 @@
 //! A miss ends in a block, or in an error after which the device is as it was before: nothing that
 //! this miss got from the driver is kept, and nothing that was free is lost.
 
+use super::pools::PoolName;
 use super::work::{Turn, Work};
 use super::{Device, Store};
 use crate::error::{DriverError, Error};
@@ -19,6 +20,8 @@ pub(super) struct Miss<'d> {
     pub plan: Option<Growth>,
     /// Bytes of free memory that the place takes in beside its new pages.
     pub beside: u64,
+    /// The pool's own limit is what stands in the way: memory of others is no help.
+    pub bounded: bool,
     /// Bytes that are lacking to carry the plan out.
     pub short: u64,
     /// Bytes that could still be got from the driver when `short` was found.
@@ -55,6 +58,18 @@ impl From<DriverError> for Stop {
 /// Serves a request that the cache could not. `None`: the device was reset under us.
 pub(super) fn serve(
     device: &Device,
+    pool: PoolName,
+    request: &Request,
+    passing: (StreamSlot, usize),
+) -> Result<Option<Address>, Error> {
+    let pool = device.books.lock().pin(device.id, pool)?;
+    let found = serve_in(device, pool, request, passing);
+    device.books.lock().unpin(pool);
+    found
+}
+
+fn serve_in(
+    device: &Device,
     pool: PoolId,
     request: &Request,
     passing: (StreamSlot, usize),
@@ -66,6 +81,7 @@ pub(super) fn serve(
         request: *request,
         plan: None,
         beside: 0,
+        bounded: false,
         short: 0,
         obtainable: 0,
         created: 0,
@@ -93,6 +109,8 @@ impl Miss<'_> {
             if self.work.device.settle_passed(&self.work.inside)? > 0 {
                 continue;
             }
+            // What destroyed pools leave behind goes back.
+            self.work.reap()?;
             // 3. Fresh memory within the limit: nobody has to be waited for.
             if let Some(block) = self.grow()? {
                 return Ok(block);
@@ -100,6 +118,10 @@ impl Miss<'_> {
             // 4. Free memory that lies elsewhere: its last users are waited for, nobody else.
             if self.take_back()? {
                 continue;
+            }
+            // Memory of a private pool that was made to help out.
+            if let Some(block) = self.borrow()? {
+                return Ok(block);
             }
             // 5. Freed memory that other streams still use: they are waited for.
             if self.wait_for_limbo()? {
@@ -118,6 +140,24 @@ impl Miss<'_> {
         Ok(self.work.device.books.lock().take(self.pool, &self.request)?)
     }
 
+    /// A block out of a pool that serves the default one rather than let it fail.
+    fn borrow(&mut self) -> Result<Option<Block>, Stop> {
+        if self.pool != PoolId::DEFAULT {
+            return Ok(None);
+        }
+        let mut books = self.work.device.books.lock();
+        let mut after = PoolId::DEFAULT;
+        // One by one, by number: a list would need host memory.
+        loop {
+            let next = books.pools.lenders().find(|&pool| pool > after);
+            let Some(pool) = next else { return Ok(None) };
+            if let Some(block) = books.take(pool, &self.request)? {
+                return Ok(Some(block));
+            }
+            after = pool;
+        }
+    }
+
     fn grow(&mut self) -> Result<Option<Block>, Stop> {
         match self.work.device.store {
             Store::Pages(page) => self.grow_pages(page),
@@ -131,7 +171,10 @@ impl Miss<'_> {
         let stats = device.books.lock().stats;
         let most = if device.shows_free_memory { device.total } else { u64::MAX };
         let held = stats.allocated + stats.quarantined;
-        stats.limit.min(most).saturating_sub(held) < self.request.bytes
+        let books = device.books.lock();
+        let pool = &books.pools[self.pool];
+        let room = pool.terms.limit.saturating_sub(pool.heap.figures().allocated);
+        stats.limit.min(most).saturating_sub(held).min(room) < self.request.bytes
     }
 
     /// Whether the request could be served if everything that is not live were at hand: `bytes` of
@@ -200,6 +243,9 @@ impl Miss<'_> {
         match found {
             Ok(block) => {
                 let mut books = self.work.device.books.lock();
+                if self.pool != PoolId::DEFAULT {
+                    books.pools[self.pool].stats.miss_count += 1;
+                }
                 books.stats.miss_count += 1;
                 books.stats.harvest_count += u64::from(self.taken_back && pages);
                 books.stats.retry_count += u64::from(self.taken_back);
@@ -213,6 +259,9 @@ impl Miss<'_> {
                 let mut books = self.work.device.books.lock();
                 if matches!(error, Error::OutOfMemory(_)) {
                     books.stats.out_of_memory_count += 1;
+                    if self.pool != PoolId::DEFAULT {
+                        books.pools[self.pool].stats.out_of_memory_count += 1;
+                    }
                 }
                 #[cfg(debug_assertions)]
                 books.check();

@@ -17,7 +17,12 @@ impl Miss<'_> {
     /// Gets a segment and cuts the block from it. `None` if memory lacks; `short` says how much.
     pub(super) fn grow_segment(&mut self) -> Result<Option<Block>, Stop> {
         for bytes in self.sizes() {
-            let room = self.work.device.books.lock().room();
+            let (room, own) = {
+                let books = self.work.device.books.lock();
+                (books.room(), books.pools[self.pool].room())
+            };
+            self.bounded = own < room;
+            let room = room.min(own);
             self.obtainable = room;
             if bytes > room {
                 self.short = bytes - room;
@@ -76,6 +81,7 @@ impl Miss<'_> {
             return Err(error.into());
         }
         books.stats.grew(bytes);
+        books.pools.grew(self.pool, bytes);
         let block = books.take(self.pool, &self.request)?;
         block.ok_or(Stop::Failed(Error::Internal("a new segment does not fit its request")))
     }
@@ -108,6 +114,7 @@ impl Work<'_> {
         let mut books = device.books.lock();
         books.pools[pool].heap.commit_remove(run)?;
         books.stats.shrank(run.bytes);
+        books.pools.shrank(pool, run.bytes);
         Ok(run.bytes)
     }
 
@@ -125,6 +132,7 @@ impl Work<'_> {
             books.pools[pool].heap.commit_remove(run)?;
             books.stats.quarantined -= run.bytes;
             books.stats.shrank(run.bytes);
+            books.pools.shrank(pool, run.bytes);
         }
         Ok(())
     }
@@ -145,7 +153,8 @@ impl Device {
         self.settle_passed(&work.inside)?;
         let segments = {
             let books = &mut *self.books.lock();
-            self.store.claim(books, &books.givers(pool)?, u64::MAX, &|_, _| true)?
+            let own = books.some_pools(std::iter::once(pool))?;
+            self.store.claim(books, &own, u64::MAX, &|_, _| true)?
         };
         let mut outcome = Ok(());
         for segment in segments {

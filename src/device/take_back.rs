@@ -53,7 +53,8 @@ impl Store {
         claimed: &mut Vec<Claimed>,
     ) -> Result<(), Error> {
         let Books { pools, streams, .. } = books;
-        let heap = &mut pools[pool].heap;
+        // Gone with its last block, while we were on our way.
+        let Some(heap) = pools.get_mut(pool).map(|pool| &mut pool.heap) else { return Ok(()) };
         let runs = match self {
             Self::Pages(_) => heap.claim_pages(bytes, &|stamp| usable(streams, stamp))?,
             Self::Segments => heap.claim_segments(bytes, &|stamp| usable(streams, stamp))?,
@@ -133,12 +134,20 @@ impl Miss<'_> {
         let usable = |streams: &Streams<Fence>, stamp: Stamp| {
             streams.passed(stamp) || waited.contains(&stamp.stream)
         };
-        let runs = store.claim(books, &books.givers(self.pool)?, self.short, &usable)?;
+        let runs = store.claim(books, &self.givers(books)?, self.short, &usable)?;
         if total(&runs) >= self.short {
             return Ok(runs);
         }
         store.unclaim(books, &runs)?;
         Ok(Vec::new())
+    }
+
+    /// The pools whose memory helps this request.
+    fn givers(&self, books: &Books) -> Result<Vec<PoolId>, Error> {
+        match self.bounded {
+            true => books.some_pools(std::iter::once(self.pool)),
+            false => books.some_pools(books.pools.givers(self.pool)),
+        }
     }
 
     /// Gives the plan up and claims all that is free, if the request could be served from it.
@@ -147,7 +156,7 @@ impl Miss<'_> {
         self.drop_plan()?;
         let runs = {
             let books = &mut *self.work.device.books.lock();
-            store.claim(books, &books.givers(self.pool)?, u64::MAX, &|_, _| true)?
+            store.claim(books, &self.givers(books)?, u64::MAX, &|_, _| true)?
         };
         if !runs.is_empty() && self.is_possible(total(&runs)) {
             return Ok(runs);
