@@ -61,7 +61,7 @@ int main(void)
     CHECK(strstr(cuddy_last_error(), "cuddy_pool_set_limit()") != NULL);
     OK(cuddy_pool_set_limit(pool, CUDDY_NO_LIMIT));
     CHECK(look(pool).limit == UINT64_MAX);
-    request.pool = pool + 1;
+    request.pool = pool + 100;
     FAILS(CUDDY_ERROR_INVALID_POOL, cuddy_malloc_ex(&none, &request));
 
     OK(cuddy_free(a));
