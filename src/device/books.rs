@@ -33,6 +33,8 @@ pub(super) struct Books {
     pub lost: HashSet<u64, ByNumber>,
     /// The part of `stats.quarantined` that no heap does not count as reserved.
     pub quarantined_outside: u64,
+    /// Threads that have a tally of this device.
+    pub tallies: u32,
 }
 
 impl Books {

@@ -152,7 +152,7 @@ impl Device {
                 self.recycle(fence);
             }
             if !passed {
-                return Ok(self.books.lock().settle());
+                return Ok(self.all_books().settle());
             }
         }
     }

@@ -22,10 +22,11 @@ impl Device {
         };
         let before = self.books.lock().stats.reserved;
         let outcome = work.trim(keep).and_then(|()| Ok(work.reap()?));
-        let books = self.books.lock();
+        #[cfg_attr(not(debug_assertions), expect(unused_mut, reason = "only checks change it"))]
+        let mut books = self.books.lock();
         #[cfg(debug_assertions)]
         if work.still_mine_in(&books) {
-            books.check();
+            self.check(&mut books);
         }
         let given = before.saturating_sub(books.stats.reserved);
         match outcome {
@@ -73,7 +74,7 @@ impl Work<'_> {
         self.empty_limbo()?;
         let excess = excess();
         let runs = {
-            let books = &mut *device.books.lock();
+            let books = &mut *device.all_books();
             device.store.claim(
                 books,
                 &books.some_pools(books.pools.trimmable())?,
@@ -107,7 +108,7 @@ impl Work<'_> {
         if !self.wait(waits)? {
             return Err(Stop::Reset);
         }
-        device.books.lock().settle();
+        device.all_books().settle();
         Ok(())
     }
 }

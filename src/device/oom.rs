@@ -35,7 +35,7 @@ impl Miss<'_> {
     pub(super) fn out_of_memory(&mut self) -> Error {
         let device = self.work.device;
         let driver = self.work.inside.memory_info().ok();
-        let books = device.books.lock();
+        let books = device.all_books();
         let Pool { heap, terms, .. } = &books.pools[self.pool];
         let (limit, held) = (terms.limit, heap.figures());
         let own = heap.largest_free(self.request.stamp.stream);

@@ -137,7 +137,10 @@ impl Miss<'_> {
     }
 
     fn take(&mut self) -> Result<Option<Block>, Stop> {
-        Ok(self.work.device.books.lock().take(self.pool, &self.request)?)
+        let mut books = self.work.device.all_books();
+        let found = books.take(self.pool, &self.request)?;
+        self.work.device.note_peaks(&mut books);
+        Ok(found)
     }
 
     /// A block out of a pool that serves the default one rather than let it fail.
@@ -168,7 +171,7 @@ impl Miss<'_> {
     /// Whether live memory alone stands in the way: within the limit, or on the device.
     fn is_hopeless(&self) -> bool {
         let device = self.work.device;
-        let stats = device.books.lock().stats;
+        let stats = device.all_books().stats;
         let most = if device.shows_free_memory { device.total } else { u64::MAX };
         let held = stats.allocated + stats.quarantined;
         let books = device.books.lock();
@@ -208,7 +211,7 @@ impl Miss<'_> {
             return Err(Stop::Reset);
         }
         // Another miss that waited for the same may have settled it first: then it is free by now.
-        device.books.lock().settle();
+        device.all_books().settle();
         Ok(true)
     }
 
@@ -250,7 +253,7 @@ impl Miss<'_> {
                 books.stats.harvest_count += u64::from(self.taken_back && pages);
                 books.stats.retry_count += u64::from(self.taken_back);
                 #[cfg(debug_assertions)]
-                books.check();
+                self.work.device.check(&mut books);
                 Ok(Some(block.address))
             }
             Err(Stop::Failed(error)) => {
@@ -264,7 +267,7 @@ impl Miss<'_> {
                     }
                 }
                 #[cfg(debug_assertions)]
-                books.check();
+                self.work.device.check(&mut books);
                 Err(error)
             }
             Err(Stop::Reset) => Ok(None),
