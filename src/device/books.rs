@@ -17,7 +17,7 @@ use crate::limbo::Limbo;
 use crate::mutants::mutant;
 use crate::stats::cuddy_stats;
 use crate::streams::{Home, Streams};
-use crate::types::{Address, DeviceId, PoolId, Stamp};
+use crate::types::{Address, DeviceId, PoolId, Stamp, StreamSlot};
 
 /// All that is known about a device without asking its driver.
 pub(super) struct Books {
@@ -33,6 +33,10 @@ pub(super) struct Books {
     pub lost: HashSet<u64, ByNumber>,
     /// The part of `stats.quarantined` that no heap does not count as reserved.
     pub quarantined_outside: u64,
+    /// Streams of our own that wait for callers' events.
+    pub helpers: Vec<StreamSlot>,
+    /// Blocks have been handed out that are anybody's.
+    pub any_in_use: bool,
 }
 
 impl Books {

@@ -17,6 +17,7 @@ mod grow;
 mod human;
 mod oom;
 mod open;
+mod order;
 mod pages;
 mod pools;
 mod reclaim;
@@ -43,7 +44,7 @@ use crate::mutants::mutant;
 use crate::options::{Options, StreamTrust};
 use crate::owners::Owners;
 use crate::size;
-use crate::streams::{Home, Key, Kind};
+use crate::streams::{ANY, EVERYBODY, Home, Key, Kind};
 use crate::sync::{Lock, thread_number};
 use crate::types::{Address, DeviceId, PoolId, Stamp, StreamSlot};
 
@@ -110,8 +111,12 @@ pub(crate) struct Named {
 }
 
 impl Named {
+    /// The handle that stands for no stream in particular.
+    pub(crate) const ANY: usize = usize::MAX;
+
     fn key(self) -> Key {
         match (self.raw, self.context) {
+            (Self::ANY, _) => Key::Any,
             (0 | 1, None) => Key::Legacy,
             (2, None) => Key::Thread(thread_number()),
             (0 | 1, Some(home)) => Key::Elsewhere { context: home.id, thread: 0 },
@@ -155,14 +160,19 @@ impl Device {
         };
         let key = want.stream.key();
         let wait_ms = want.wait_ms.unwrap_or(self.options.wait_ms);
-        for _ in 0..MOST_STARTS {
+        let mut starts = 0;
+        while starts < MOST_STARTS {
             let mut books = self.books.lock();
             let slot = match books.streams.find(key) {
                 Some(slot) => slot,
                 None => {
                     drop(books);
+                    let vacated = self.books.lock().streams.vacated();
                     let slot = self.meet(want.stream)?;
                     books = self.books.lock();
+                    if books.streams.vacated() != vacated {
+                        continue;
+                    }
                     slot
                 }
             };
@@ -172,25 +182,64 @@ impl Device {
                 alignment: want.alignment.max(size::GRANULE),
                 stamp: Stamp { stream: slot, epoch: 0 },
             };
+            if slot == ANY {
+                books.pools[want.pool].heap.prepare(EVERYBODY)?;
+                books.any_in_use = true;
+            }
+            let passing = (slot, want.stream.raw);
             if let Some(block) = books.take(want.pool, &request)? {
                 books.stats.hit_count += 1;
+                let due = books.streams.is_due(slot);
+                drop(books);
+                if due {
+                    self.tend(passing);
+                }
                 return Ok(block.address);
             }
+            // The slot means this stream until the call ends.
+            books.streams.pin(slot);
             drop(books);
+            let served = self.serve_slowly(want.pool, &request, passing, wait_ms);
+            self.books.lock().streams.unpin(slot);
             // `None`: the device was reset under us, and starts anew.
-            if let Some(address) =
-                reclaim::serve(self, want.pool, &request, (slot, want.stream.raw), wait_ms)?
-            {
+            if let Some(address) = served? {
                 return Ok(address);
             }
+            starts += 1;
         }
         Err(Error::DeviceReset(self.id.0))
+    }
+
+    /// Serves what is not in the cache as it stands: from limbo, or by the ladder. `None`: the device
+    /// was reset under us.
+    fn serve_slowly(
+        &self,
+        pool: PoolId,
+        request: &Request,
+        passing: (StreamSlot, usize),
+        wait_ms: u64,
+    ) -> Result<Option<Address>, Error> {
+        let settled = self.settle_for(request.bytes)?;
+        let mut books = self.books.lock();
+        if settled > 0
+            && let Some(block) = books.take(pool, request)?
+        {
+            books.stats.hit_count += 1;
+            return Ok(Some(block.address));
+        }
+        let due = books.streams.is_due(passing.0);
+        drop(books);
+        if due {
+            self.tend(passing);
+        }
+        reclaim::serve(self, pool, request, passing, wait_ms)
     }
 
     /// Gives a block back at the point that the host has reached in the block's own stream.
     pub(crate) fn free(&self, pool: PoolId, address: Address) -> Result<(), Error> {
         let mut books = self.books.lock();
         let pool = books.pools.serving(address, pool);
+        books.give_to_everybody(pool, address)?;
         if !books.limbo.is_noted(address) || mutant("device-no-limbo") {
             books.release(self.id, pool, address)?;
             drop(books);
@@ -218,17 +267,17 @@ impl Device {
         address: Address,
         stream: Named,
     ) -> Result<(), Error> {
-        let slot = self.slot(stream)?;
-        let mut books = self.books.lock();
-        let pool = books.pools.serving(address, pool);
-        let block = books.live(self.id, pool, address)?;
-        if block.address != address {
-            return Err(Error::InteriorPointer { pointer: address, start: block.address });
-        }
-        if block.stream == slot {
-            return Ok(());
-        }
-        books.limbo.note(address, slot)
+        self.with_slot(stream, |books, slot| {
+            let pool = books.pools.serving(address, pool);
+            let block = books.live(self.id, pool, address)?;
+            if block.address != address {
+                return Err(Error::InteriorPointer { pointer: address, start: block.address });
+            }
+            match block.stream == slot {
+                true => Ok(()),
+                false => books.limbo.note(address, slot),
+            }
+        })
     }
 
     /// The live block that an address lies in.
@@ -243,19 +292,21 @@ impl Device {
 
     /// Keeps a stream's handle until it is retired.
     pub(crate) fn open_stream(&self, stream: Named) -> Result<(), Error> {
-        let Some(handle) = created(stream) else { return Ok(()) };
+        let Some(handle) = stream.created_or_built_in()? else { return Ok(()) };
         let id = match self.driver.has_stream_ids() {
             true => self.stream_id(handle)?,
             false => 0,
         };
         let home = self.home_of(handle)?;
-        self.books.lock().streams.hold(handle.0, id, home)?;
+        let mut books = self.books.lock();
+        books.vacate_idle();
+        books.streams.hold(handle.0, id, home)?;
         Ok(())
     }
 
     /// Records a held stream's last fence, and never touches its handle again.
     pub(crate) fn retire_stream(&self, stream: Named) -> Result<(), Error> {
-        let Some(handle) = created(stream) else { return Ok(()) };
+        let Some(handle) = stream.created_or_built_in()? else { return Ok(()) };
         let mut books = self.books.lock();
         let Some(last) = books.streams.retire(handle.0) else {
             return Err(Error::InvalidStream(sentence!(
@@ -284,11 +335,13 @@ impl Device {
             Key::Thread(thread) => {
                 let mut books = self.books.lock();
                 let home = books.home;
+                books.vacate_idle();
                 return books.streams.add(key, Kind::PerThread(thread), 2, 0, home);
             }
             Key::Elsewhere { .. } => {
                 let home = stream.context.unwrap_or(self.books.lock().home);
                 let mut books = self.books.lock();
+                books.vacate_idle();
                 return books.streams.add(key, Kind::Borrowed, stream.raw, 0, home);
             }
             Key::Legacy | Key::Any | Key::Held(_) | Key::Id(_) => {}
@@ -315,7 +368,10 @@ impl Device {
         let mut books = self.books.lock();
         match books.streams.find(Key::Id(id)) {
             Some(slot) => Ok(slot),
-            None => books.streams.add(Key::Id(id), Kind::Borrowed, handle.0, id, home),
+            None => {
+                books.vacate_idle();
+                books.streams.add(Key::Id(id), Kind::Borrowed, handle.0, id, home)
+            }
         }
     }
 

@@ -66,6 +66,8 @@ impl Device {
             generation: 0,
             lost: Default::default(),
             quarantined_outside: 0,
+            helpers: Vec::new(),
+            any_in_use: false,
         };
         let device = Self {
             id,

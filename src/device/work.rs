@@ -237,6 +237,7 @@ impl Device {
         books.home = home;
         books.generation += 1;
         books.quarantined_outside = 0;
+        books.helpers.clear();
         books.stats.lose_everything();
         Ok(())
     }
