@@ -384,11 +384,10 @@ cuddy_status cuddy_free_on(void *ptr, cuddy_stream stream);
 //        stream's. What it holds during the call counts: it may be recorded anew, or destroyed, at
 //        once. It must be of the block's device, and not of a capture.
 //
-// Errors: as cuddy_free(); CUDDY_ERROR_DRIVER, CUDDY_ERROR_HOST_OUT_OF_MEMORY. After either of these
-// the block is live.
+// Errors: as cuddy_free(); CUDDY_ERROR_DRIVER, CUDDY_ERROR_HOST_OUT_OF_MEMORY. After either of
+// these the block is live.
 // Thread-safe. Calls the driver a few times; does not wait.
-cuddy_status cuddy_free_after(void *ptr,
-                              void *event);
+cuddy_status cuddy_free_after(void *ptr, void *event);
 
 // Says that another stream uses a block too: after its free it is not reused before the work that
 // this stream had been given by then is over.

@@ -347,6 +347,12 @@ impl<E: Clone> Streams<E> {
         (stream.handle, stream.id)
     }
 
+    /// Whether the stream's name means it until somebody says otherwise.
+    pub(crate) fn is_lasting(&self, slot: StreamSlot) -> bool {
+        let kind = self.streams[slot.0 as usize].kind;
+        matches!(kind, Kind::Legacy | Kind::PerThread(_) | Kind::Held)
+    }
+
     /// The context that the stream lives in.
     pub(crate) fn home(&self, slot: StreamSlot) -> Home {
         self.streams[slot.0 as usize].home

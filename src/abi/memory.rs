@@ -216,8 +216,8 @@ pub extern "C" fn cuddy_free_on(ptr: *mut c_void, stream: cuddy_stream) -> cuddy
 ///        stream's. What it holds during the call counts: it may be recorded anew, or destroyed, at
 ///        once. It must be of the block's device, and not of a capture.
 ///
-/// Errors: as cuddy_free(); CUDDY_ERROR_DRIVER, CUDDY_ERROR_HOST_OUT_OF_MEMORY. After either of these
-/// the block is live.
+/// Errors: as cuddy_free(); CUDDY_ERROR_DRIVER, CUDDY_ERROR_HOST_OUT_OF_MEMORY. After either of
+/// these the block is live.
 /// Thread-safe. Calls the driver a few times; does not wait.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuddy_free_after(ptr: *mut c_void, event: *mut c_void) -> cuddy_status {

@@ -37,6 +37,8 @@ pub(super) struct Books {
     pub helpers: Vec<StreamSlot>,
     /// Blocks have been handed out that are anybody's.
     pub any_in_use: bool,
+    /// Threads that have a tally of this device.
+    pub tallies: u32,
 }
 
 impl Books {

@@ -156,7 +156,7 @@ impl Device {
             }
             match failed {
                 Some(error) => return Err(error),
-                None if !passed => return Ok(self.books.lock().settle()),
+                None if !passed => return Ok(self.all_books().settle()),
                 None => {}
             }
         }

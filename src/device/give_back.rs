@@ -23,10 +23,11 @@ impl Device {
         };
         let before = self.books.lock().stats.reserved;
         let outcome = work.trim(keep);
-        let books = self.books.lock();
+        #[cfg_attr(not(debug_assertions), expect(unused_mut, reason = "only checks change it"))]
+        let mut books = self.books.lock();
         #[cfg(debug_assertions)]
         if work.still_mine_in(&books) {
-            books.check();
+            self.check(&mut books);
         }
         let given = before.saturating_sub(books.stats.reserved);
         match outcome {
@@ -73,6 +74,7 @@ impl Work<'_> {
         }
         self.empty_limbo()?;
         let excess = excess();
+        drop(device.all_books());
         let runs = device.claim(PoolId::DEFAULT, excess, &|_, _| true)?;
         if total(&runs) == 0 {
             return Ok(());
@@ -100,7 +102,7 @@ impl Work<'_> {
         if self.wait(waits, Until::Over)? == Waited::Reset {
             return Err(Stop::Reset);
         }
-        device.books.lock().settle();
+        device.all_books().settle();
         Ok(())
     }
 }

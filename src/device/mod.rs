@@ -12,6 +12,7 @@
 mod books;
 mod fence;
 mod fences;
+mod front;
 mod give_back;
 mod grow;
 mod human;
@@ -35,6 +36,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use self::books::Books;
 use self::fence::Spares;
+use self::front::Front;
 use self::pages::Pages;
 use self::pools::Claimed;
 use crate::driver::{Context, Driver, StreamHandle};
@@ -90,6 +92,8 @@ pub(crate) struct Device {
     books: Lock<Books, BOOKS>,
     /// Events of the device's own context that nobody uses.
     spares: Lock<Spares, SPARES>,
+    /// What needs no lock.
+    front: Front,
 }
 
 /// What misses change, one at a time.
@@ -153,23 +157,36 @@ pub(crate) struct Info {
 impl Device {
     /// A block that is safe on its stream at once.
     ///
-    /// A hit takes one lock, for short arithmetic: no driver call, no system call.
+    /// A hit on a shelf takes no lock; one in the books takes one, for short arithmetic. Neither makes
+    /// a driver call or a system call.
+    #[inline]
     pub(crate) fn malloc(&self, want: Want) -> Result<Address, Error> {
         let Some(bytes) = size::round_up(want.bytes) else {
             return Err(self.beyond_reach(want.bytes));
         };
+        if want.alignment <= size::GRANULE
+            && want.pool == PoolId::DEFAULT
+            && let Some(address) = self.off_shelf(want.stream, bytes, want.bytes)
+        {
+            return Ok(address);
+        }
+        self.malloc_by_books(want, bytes)
+    }
+
+    #[inline(never)]
+    fn malloc_by_books(&self, want: Want, bytes: u64) -> Result<Address, Error> {
         let key = want.stream.key();
         let wait_ms = want.wait_ms.unwrap_or(self.options.wait_ms);
         let mut starts = 0;
         while starts < MOST_STARTS {
-            let mut books = self.books.lock();
+            let mut books = self.my_books();
             let slot = match books.streams.find(key) {
                 Some(slot) => slot,
                 None => {
                     drop(books);
                     let vacated = self.books.lock().streams.vacated();
                     let slot = self.meet(want.stream)?;
-                    books = self.books.lock();
+                    books = self.my_books();
                     if books.streams.vacated() != vacated {
                         continue;
                     }
@@ -190,6 +207,7 @@ impl Device {
             if let Some(block) = books.take(want.pool, &request)? {
                 books.stats.hit_count += 1;
                 let due = books.streams.is_due(slot);
+                self.lend(&mut books, want.pool, block.address, want.stream);
                 drop(books);
                 if due {
                     self.tend(passing);
@@ -203,6 +221,9 @@ impl Device {
             self.books.lock().streams.unpin(slot);
             // `None`: the device was reset under us, and starts anew.
             if let Some(address) = served? {
+                let mut books = self.books.lock();
+                self.set_shelf_limit(&books);
+                self.lend(&mut books, want.pool, address, want.stream);
                 return Ok(address);
             }
             starts += 1;
@@ -210,8 +231,8 @@ impl Device {
         Err(Error::DeviceReset(self.id.0))
     }
 
-    /// Serves what is not in the cache as it stands: from limbo, or by the ladder. `None`: the device
-    /// was reset under us.
+    /// Serves what is not in the stream's own cache as it stands: from limbo, from a shelf, from other
+    /// streams' memory that is ready, or by the ladder. `None`: the device was reset under us.
     fn serve_slowly(
         &self,
         pool: PoolId,
@@ -219,36 +240,55 @@ impl Device {
         passing: (StreamSlot, usize),
         wait_ms: u64,
     ) -> Result<Option<Address>, Error> {
-        let settled = self.settle_for(request.bytes)?;
-        let mut books = self.books.lock();
-        if settled > 0
-            && let Some(block) = books.take(pool, request)?
-        {
-            books.stats.hit_count += 1;
-            return Ok(Some(block.address));
-        }
+        self.settle_for(request.bytes)?;
+        let mut books = self.all_books();
         let due = books.streams.is_due(passing.0);
+        let mut found = books.take(pool, request)?;
         drop(books);
+        if found.is_none() {
+            found = self.adopt_ready(pool, request)?;
+        }
         if due {
             self.tend(passing);
         }
-        reclaim::serve(self, pool, request, passing, wait_ms)
+        match found {
+            Some(block) => {
+                self.books.lock().stats.hit_count += 1;
+                Ok(Some(block.address))
+            }
+            None => reclaim::serve(self, pool, request, passing, wait_ms),
+        }
     }
 
     /// Gives a block back at the point that the host has reached in the block's own stream.
+    #[inline]
     pub(crate) fn free(&self, pool: PoolId, address: Address) -> Result<(), Error> {
-        let mut books = self.books.lock();
-        let pool = books.pools.serving(address, pool);
-        books.give_to_everybody(pool, address)?;
-        if !books.limbo.is_noted(address) || mutant("device-no-limbo") {
-            books.release(self.id, pool, address)?;
-            drop(books);
-        } else {
-            let mut begun = Vec::new();
-            books.release_to_limbo(self.id, pool, address, &mut begun)?;
-            drop(books);
-            self.record(&begun);
+        match self.to_shelf(address) {
+            true => Ok(()),
+            false => self.free_by_books(pool, address),
         }
+    }
+
+    #[inline(never)]
+    fn free_by_books(&self, pool: PoolId, address: Address) -> Result<(), Error> {
+        let mut books = self.my_books();
+        let pool = books.pools.serving(address, pool);
+        self.know_me(&mut books);
+        self.make_shelf_room(&mut books, address);
+        if self.to_shelf(address) {
+            return Ok(());
+        }
+        self.end_loan(&mut books, address)?;
+        books.give_to_everybody(pool, address)?;
+        let mut begun = Vec::new();
+        if !books.limbo.is_noted(address) || mutant("device-no-limbo") {
+            books.release(self.id, pool, address)
+        } else {
+            books.release_to_limbo(self.id, pool, address, &mut begun)
+        }
+        .map_err(|error| self.explain_shelved(error))?;
+        drop(books);
+        self.record(&begun);
         match self.options.caching {
             true => Ok(()),
             // The block is free. What there is no host memory to give back now, the next call does.
@@ -267,17 +307,7 @@ impl Device {
         address: Address,
         stream: Named,
     ) -> Result<(), Error> {
-        self.with_slot(stream, |books, slot| {
-            let pool = books.pools.serving(address, pool);
-            let block = books.live(self.id, pool, address)?;
-            if block.address != address {
-                return Err(Error::InteriorPointer { pointer: address, start: block.address });
-            }
-            match block.stream == slot {
-                true => Ok(()),
-                false => books.limbo.note(address, slot),
-            }
-        })
+        self.with_slot(stream, |books, slot| self.note_use(books, (pool, address), slot))
     }
 
     /// The live block that an address lies in.
@@ -286,7 +316,7 @@ impl Device {
         let pool = books.pools.serving(address, pool);
         let block = books.live(self.id, pool, address)?;
         let (handle, id) = books.streams.names(block.stream);
-        let (bytes, requested) = (block.bytes, block.requested);
+        let (bytes, requested) = (block.bytes, self.requested(&block, address)?);
         Ok(Info { address: block.address, bytes, requested, handle, id })
     }
 
@@ -299,7 +329,8 @@ impl Device {
         };
         let home = self.home_of(handle)?;
         let mut books = self.books.lock();
-        books.vacate_idle();
+        self.vacate_idle(&mut books);
+        self.front.end_era();
         books.streams.hold(handle.0, id, home)?;
         Ok(())
     }
@@ -315,6 +346,7 @@ impl Device {
                 self.id.0
             )));
         };
+        self.front.end_era();
         let home = books.streams.home(last.stream);
         drop(books);
         let _nobody_records = self.recording.lock();
@@ -335,13 +367,13 @@ impl Device {
             Key::Thread(thread) => {
                 let mut books = self.books.lock();
                 let home = books.home;
-                books.vacate_idle();
+                self.vacate_idle(&mut books);
                 return books.streams.add(key, Kind::PerThread(thread), 2, 0, home);
             }
             Key::Elsewhere { .. } => {
                 let home = stream.context.unwrap_or(self.books.lock().home);
                 let mut books = self.books.lock();
-                books.vacate_idle();
+                self.vacate_idle(&mut books);
                 return books.streams.add(key, Kind::Borrowed, stream.raw, 0, home);
             }
             Key::Legacy | Key::Any | Key::Held(_) | Key::Id(_) => {}
@@ -369,7 +401,7 @@ impl Device {
         match books.streams.find(Key::Id(id)) {
             Some(slot) => Ok(slot),
             None => {
-                books.vacate_idle();
+                self.vacate_idle(&mut books);
                 books.streams.add(Key::Id(id), Kind::Borrowed, handle.0, id, home)
             }
         }

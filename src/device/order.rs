@@ -6,6 +6,7 @@ use super::books::Books;
 use super::{Device, Named, created};
 use crate::driver::{Context, StreamHandle};
 use crate::error::{Error, sentence};
+use crate::heap::Block;
 use crate::mutants::mutant;
 use crate::streams::{ANY, EVERYBODY, Home};
 use crate::sync::thread_number;
@@ -26,6 +27,7 @@ impl Device {
         self.with_slot(stream, |books, slot| {
             let pool = books.pools.serving(address, pool);
             self.start_of(books, pool, address)?;
+            self.end_loan(books, address)?;
             let slot = if slot == ANY { EVERYBODY } else { slot };
             books.pools[pool].heap.give_to(address, slot).map(|_| ())
         })?;
@@ -52,7 +54,7 @@ impl Device {
             if !mutant("device-free-after-at-once") {
                 inside.stream_wait_foreign(handle, event)?;
             }
-            self.books.lock().limbo.note(address, slot)?;
+            self.note_use(&mut self.books.lock(), (pool, address), slot)?;
         }
         drop(inside);
         self.free(pool, address)
@@ -94,11 +96,39 @@ impl Device {
     }
 
     /// Fails unless a live block starts at the address.
-    fn start_of(&self, books: &Books, pool: PoolId, address: Address) -> Result<(), Error> {
+    fn start_of(&self, books: &Books, pool: PoolId, address: Address) -> Result<Block, Error> {
         let block = books.live(self.id, pool, address)?;
-        match block.address == address {
-            true => Ok(()),
-            false => Err(Error::InteriorPointer { pointer: address, start: block.address }),
+        if block.address != address {
+            let interior = Error::InteriorPointer { pointer: address, start: block.address };
+            return Err(self.explain_shelved(interior));
+        }
+        self.requested(&block, address)?;
+        Ok(block)
+    }
+
+    /// Notes that a stream uses a block, beside the block's own.
+    pub(super) fn note_use(
+        &self,
+        books: &mut Books,
+        (pool, address): (PoolId, Address),
+        slot: StreamSlot,
+    ) -> Result<(), Error> {
+        let pool = books.pools.serving(address, pool);
+        if self.start_of(books, pool, address)?.stream == slot {
+            return Ok(());
+        }
+        self.bar(address)?;
+        books.limbo.note(address, slot)
+    }
+
+    /// Vacates a slot whose stream is gone or idle and owns nothing but free memory, if there is one.
+    pub(super) fn vacate_idle(&self, books: &mut Books) {
+        let Some(slot) = books.streams.idle() else { return };
+        let owns = books.pools.each().any(|(_, pool)| pool.heap.holding(slot).held_blocks > 0);
+        let used = books.limbo.mentions(slot) || books.helpers.contains(&slot);
+        if !(owns || used) {
+            self.front.end_era();
+            books.streams.vacate(slot);
         }
     }
 
@@ -141,34 +171,21 @@ impl Device {
         drop(recording);
     }
 
-    /// Asks the fences that blocks in limbo wait for, if one of those could serve the request. How
-    /// many became free.
-    pub(super) fn settle_for(&self, bytes: u64) -> Result<usize, Error> {
+    /// Asks the fences that blocks in limbo wait for, if one of those could serve the request.
+    pub(super) fn settle_for(&self, bytes: u64) -> Result<(), Error> {
         let home = {
             let books = self.books.lock();
             if !books.limbo.could_serve(bytes) {
-                return Ok(0);
+                return Ok(());
             }
             books.home
         };
         let inside = self.driver.enter(Context(home.context), self.id, &self.calls)?;
-        self.settle_passed(&inside)
+        self.settle_passed(&inside).map(|_| ())
     }
 }
 
 impl Books {
-    /// Vacates a few slots whose streams are gone or idle, and own nothing but free memory.
-    pub(super) fn vacate_idle(&mut self) -> bool {
-        let Some(slot) = self.streams.idle() else { return false };
-        let Self { pools, limbo, helpers, .. } = self;
-        let owns = pools.each().any(|(_, pool)| pool.heap.holding(slot).held_blocks > 0);
-        if owns || limbo.mentions(slot) || helpers.contains(&slot) {
-            return false;
-        }
-        self.streams.vacate(slot);
-        true
-    }
-
     /// A block that was anybody's: its free is behind the work of everybody.
     #[inline]
     pub(super) fn give_to_everybody(

@@ -177,12 +177,8 @@ impl Miss<'_> {
         if self.shares() && self.others_have_free_memory() { way(self) } else { Ok(None) }
     }
 
-    /// Whether any other stream has anything that would do, or that would beside this one's.
     fn others_have_free_memory(&self) -> bool {
-        let books = self.work.device.books.lock();
-        let heap = &books.pools[self.pool].heap;
-        let own = heap.holding(self.request.stamp.stream).free;
-        heap.figures().free > own && heap.figures().free >= self.request.bytes
+        self.work.device.others_have(self.pool, &self.request)
     }
 
     fn adopt_ready(&mut self) -> Result<Option<Block>, Stop> {
@@ -218,7 +214,10 @@ impl Miss<'_> {
     }
 
     fn take(&mut self) -> Result<Option<Block>, Stop> {
-        Ok(self.work.device.books.lock().take(self.pool, &self.request)?)
+        let mut books = self.work.device.all_books();
+        let found = books.take(self.pool, &self.request)?;
+        self.work.device.note_peaks(&mut books);
+        Ok(found)
     }
 
     fn grow(&mut self) -> Result<Option<Block>, Stop> {
@@ -231,7 +230,7 @@ impl Miss<'_> {
     /// Whether live memory alone stands in the way: within the limit, or on the device.
     fn is_hopeless(&self) -> bool {
         let device = self.work.device;
-        let stats = device.books.lock().stats;
+        let stats = device.all_books().stats;
         let most = if device.shows_free_memory { device.total } else { u64::MAX };
         let held = stats.allocated + stats.quarantined;
         stats.limit.min(most).saturating_sub(held) < self.request.bytes
@@ -270,7 +269,7 @@ impl Miss<'_> {
             Waited::ToTheEnd => {}
         }
         // Another miss that waited for the same may have settled it first: then it is free by now.
-        device.books.lock().settle();
+        device.all_books().settle();
         Ok(true)
     }
 
@@ -309,7 +308,7 @@ impl Miss<'_> {
                 books.stats.harvest_count += u64::from(self.taken_back && pages);
                 books.stats.retry_count += u64::from(self.taken_back);
                 #[cfg(debug_assertions)]
-                books.check();
+                self.work.device.check(&mut books);
                 Ok(Some(block.address))
             }
             Err(Stop::Failed(error)) => {
@@ -320,7 +319,7 @@ impl Miss<'_> {
                     books.stats.out_of_memory_count += 1;
                 }
                 #[cfg(debug_assertions)]
-                books.check();
+                self.work.device.check(&mut books);
                 Err(error)
             }
             Err(Stop::Reset) => Ok(None),

@@ -67,7 +67,7 @@ impl Miss<'_> {
         };
         // The books stay open until the block is taken: a hit of another thread must not get it, nor
         // see it uncounted.
-        let mut books = device.books.lock();
+        let mut books = device.my_books();
         if let Err(error) =
             owned.and_then(|()| books.pools[self.pool].heap.add_segment(start, bytes, clean))
         {
@@ -77,6 +77,7 @@ impl Miss<'_> {
         }
         books.stats.grew(bytes);
         let block = books.take(self.pool, &self.request)?;
+        device.note_peaks(&mut books);
         block.ok_or(Stop::Failed(Error::Internal("a new segment does not fit its request")))
     }
 

@@ -227,6 +227,7 @@ impl Device {
         self.spares.lock().forget_events();
         let mut books = self.books.lock();
         let books = &mut *books;
+        self.forget_loans(books);
         for (_, pool) in books.pools.each_mut() {
             let live = pool.heap.blocks().filter(|block| block.state == BlockState::Live);
             books.lost.extend(live.map(|block| block.address.0));

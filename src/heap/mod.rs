@@ -197,6 +197,22 @@ impl Heap {
         Ok(block)
     }
 
+    /// Says anew what was asked for, of a live block that found another user meanwhile.
+    ///
+    /// # Errors
+    /// `Internal` if no live block starts there, or it is smaller than that.
+    pub fn restate(&mut self, address: Address, requested: u64) -> Result<(), Error> {
+        let n = self.table.find(&self.slab, address.0);
+        if n == NIL || self.slab[n].state != State::Live || self.slab[n].bytes < requested {
+            return Err(Error::Internal("a block to restate is not live"));
+        }
+        self.withdraw(n);
+        self.slab[n].set_requested(requested);
+        self.settle_as(n, State::Live);
+        self.stepped();
+        Ok(())
+    }
+
     /// Live to limbo: it stays active until `settle`. `epoch` as for `release`. Never needs memory.
     ///
     /// # Errors

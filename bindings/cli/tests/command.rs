@@ -44,10 +44,6 @@ fn what_cannot_be_done_is_said_on_stderr_with_exit_code_2() {
         (&["replay", "--schedule", "lag:x", "synth_checkerboard"], "not a number"),
         (&["replay", "--device-memory", "much", "synth_checkerboard"], "not a size"),
         (
-            &["replay", "--allocator", "driver-async", "synth_checkerboard"],
-            "driver-async is not built yet",
-        ),
-        (
             &["replay", "--allocator", "driver", "--backing", "pages", "synth_checkerboard"],
             "--backing is a choice of Cuddy's",
         ),

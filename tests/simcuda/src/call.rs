@@ -249,6 +249,18 @@ impl Call {
         }
     }
 
+    /// Runs an operation and all that it needs, as far as that is possible now; the host learns
+    /// nothing of it.
+    pub fn hasten(&mut self, op: OpKey) {
+        let generation = self.generation;
+        while self.generation == generation {
+            match self.engine.step_hasten(op) {
+                crate::engine::Step::Run(op, work) => self.perform(op, work),
+                crate::engine::Step::Finished | crate::engine::Step::Blocked => return,
+            }
+        }
+    }
+
     fn wait_blocked(&mut self, slept: &mut Duration) {
         const ROUND: Duration = Duration::from_secs(1);
         const PATIENCE: Duration = Duration::from_secs(30);
@@ -292,6 +304,9 @@ impl Call {
             }
             Body::SpinReal { ns } | Body::Kernel(Kernel::SpinReal { ns }) => {
                 self.hand_off(op, Task::Sleep(Duration::from_nanos(ns)), None);
+            }
+            Body::Await(event, record) => {
+                self.hand_off(op, Task::Await(event, record), Some(HOST_FUNCTION));
             }
             _ => {
                 let result = crate::machine::run(&self.memory, &work);

@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::engine::{ContextKey, Engine, EventKey, OpKey, StreamKey, StreamKind, ThreadKey};
 use crate::faults::Faults;
 use crate::memory::Memory;
+use crate::memory::table::Kind;
 use crate::slots::Slots;
 use crate::types::{Code, code};
 use crate::work::Work;
@@ -75,6 +76,8 @@ pub struct Event {
     pub flags: u32,
     /// Whether it was ever recorded.
     pub recorded: bool,
+    /// Its place on a board, if other processes may have it too.
+    pub shared: Option<crate::memory::ipc::SharedEvent>,
 }
 
 /// A loaded module.
@@ -281,10 +284,10 @@ impl State {
     pub fn destroy_context(&mut self, handle: u64) {
         let Some(context) = self.contexts.remove(&handle) else { return };
         for mapping in self.memory.of_context(handle) {
-            let gone = if mapping.is_host() {
-                self.memory.remove_host(mapping.start)
-            } else {
-                self.memory.free(mapping.start)
+            let gone = match mapping.kind {
+                Kind::Imported => self.memory.remove_import(mapping.start),
+                _ if mapping.is_host() => self.memory.remove_host(mapping.start),
+                _ => self.memory.free(mapping.start),
             };
             if let Some(object) = gone {
                 self.engine.checker().object_gone(object);
@@ -295,6 +298,7 @@ impl State {
         }
         for event in self.events.remove_all(|e| e.context == handle) {
             self.engine.destroy_event(event.key);
+            event.shared.iter().for_each(|shared| shared.destroy());
         }
         self.modules.remove_all(|m| m.context == handle);
         self.functions.remove_all(|f| f.context == handle);

@@ -5,6 +5,7 @@
 //! is really gone.
 
 use crate::checker::AccessKind::{self, Read, Write};
+use crate::memory::ipc::SharedEvent;
 use crate::memory::table::Actor;
 
 /// One piece of work.
@@ -59,6 +60,10 @@ pub enum Body {
         /// How long.
         ns: u64,
     },
+    /// A record of an interprocess event is done.
+    Publish(SharedEvent, u64),
+    /// Waits for a record that another process made.
+    Await(SharedEvent, u64),
     /// Nothing.
     Nothing,
 }
@@ -181,6 +186,7 @@ impl Body {
             }
             Self::Kernel(kernel) => kernel.uses(each),
             Self::Host(_) | Self::SpinReal { .. } | Self::Nothing => {}
+            Self::Publish(..) | Self::Await(..) => {}
         }
     }
 }

@@ -33,7 +33,7 @@ impl Wait {
 impl<W, F: Flaw> Engine<W, F> {
     /// Begins a wait: fixes what is waited for.
     pub fn begin_wait(&mut self, target: Target) -> Wait {
-        let clock = self.checker.is_on().then(Clock::nothing);
+        let clock = self.checker.keeps_order().then(Clock::nothing);
         let mut wait = Wait { ops: Vec::new(), event: None, clock, end_ns: 0 };
         match target {
             Target::Stream(stream) => self.await_stream(&mut wait, stream.0),
@@ -110,6 +110,20 @@ impl<W, F: Flaw> Engine<W, F> {
             }
         }
         self.wait_is_over(t, wait);
+        Step::Finished
+    }
+
+    /// What must run so that an operation gets done soon. No host waits for it, and none learns
+    /// of it.
+    pub fn step_hasten(&mut self, op: OpKey) -> Step<W> {
+        self.want(op);
+        while self.pending.is_pending(op) {
+            match self.run_for_waiter() {
+                Ran::Work(op, work) => return Step::Run(op, work),
+                Ran::Mark => {}
+                Ran::Nothing => return Step::Blocked,
+            }
+        }
         Step::Finished
     }
 
