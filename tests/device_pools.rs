@@ -30,7 +30,7 @@ fn pool(limit: u64, use_on_oom: bool) -> u64 {
 }
 
 fn malloc_in(pool: u64, bytes: u64, stream: usize) -> Result<u64, Error> {
-    process::malloc_in(pool, bytes, 0, 0, stream)
+    process::malloc_in(pool, bytes, 0, 0, stream, None)
 }
 
 /// Uses a whole block on a stream.
@@ -331,7 +331,7 @@ fn names_that_name_no_pool() {
         }
         assert!(matches!(malloc_in(own + 1, 512, 0), Err(Error::InvalidPool(_))));
         assert_eq!(
-            process::malloc_in(own, 512, 0, 1, 0),
+            process::malloc_in(own, 512, 0, 1, 0, None),
             Err(Error::WrongDevice { named: 1, actual: 0 })
         );
         // A pool pushed for one device means nothing to another.

@@ -8,6 +8,7 @@
 use super::pools::{PoolName, PoolTerms};
 use super::reclaim::Stop;
 use super::take_back::total;
+use super::wait::{Until, Wait};
 use super::work::{Turn, Work, latest};
 use super::{Device, Store, open};
 use crate::error::Error;
@@ -124,11 +125,11 @@ impl Work<'_> {
         }
         self.empty_limbo()?;
         let excess = reserved().saturating_sub(keep);
-        let runs = device.store.claim(&mut device.books.lock(), &[id], excess, &|_, _| true)?;
+        let runs = device.claim(&[id], excess, &|_, _| true)?;
         if total(&runs) == 0 {
             return Ok(0);
         }
-        let taken = self.take(runs)?;
+        let taken = self.take(runs, Until::Over)?;
         if let Store::Pages(_) = device.store {
             self.release_kept(taken)?;
         }
@@ -160,9 +161,9 @@ impl Work<'_> {
         let usable = |streams: &crate::streams::Streams<super::fence::Fence>, stamp: Stamp| {
             streams.passed(stamp)
         };
-        let runs = device.store.claim(&mut device.books.lock(), &[id], u64::MAX, &usable)?;
+        let runs = device.claim(&[id], u64::MAX, &usable)?;
         if !runs.is_empty() {
-            let taken = match self.take(runs) {
+            let taken = match self.take(runs, Until::Now) {
                 Ok(taken) => taken,
                 Err(Stop::Reset) => return Ok(()),
                 Err(Stop::Failed(error)) => return Err(error),
@@ -187,7 +188,11 @@ impl Work<'_> {
             }
         }
         let waits = device.waits_for(&stamps, self.passing)?;
-        device.let_go(waits);
+        for wait in waits {
+            if let Wait::Fence(_, fence) = wait {
+                device.recycle(fence);
+            }
+        }
         device.settle_passed(&self.inside).map(|_| ())
     }
 
