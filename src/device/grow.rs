@@ -170,10 +170,11 @@ impl Miss<'_> {
     /// The pages are there: the block is live.
     fn commit(&mut self, plan: Growth) -> Result<Block, Stop> {
         let bytes = plan.new_bytes();
-        let mut books = self.work.device.books.lock();
+        let mut books = self.work.device.my_books();
         let block = books.pools[self.pool].heap.commit_growth(plan)?;
         books.stats.unmapped -= bytes;
         books.serve(&block);
+        self.work.device.note_peaks(&mut books);
         Ok(block)
     }
 }

@@ -12,6 +12,7 @@
 mod books;
 mod fence;
 mod fences;
+mod front;
 mod give_back;
 mod grow;
 mod human;
@@ -21,8 +22,10 @@ mod pages;
 mod pools;
 mod reclaim;
 mod segments;
+mod share;
 mod snapshot;
 mod take_back;
+mod wait;
 mod work;
 
 pub(crate) use self::snapshot::untouched;
@@ -32,6 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use self::books::Books;
 use self::fence::Spares;
+use self::front::Front;
 use self::pages::Pages;
 use self::pools::Claimed;
 use crate::driver::{Context, Driver, StreamHandle};
@@ -87,6 +91,8 @@ pub(crate) struct Device {
     books: Lock<Books, BOOKS>,
     /// Events of the device's own context that nobody uses.
     spares: Lock<Spares, SPARES>,
+    /// What needs no lock.
+    front: Front,
 }
 
 /// What misses change, one at a time.
@@ -130,6 +136,8 @@ pub(crate) struct Want {
     pub stream: Named,
     /// The pool that the block is cut from.
     pub pool: PoolId,
+    /// The longest that it may wait for memory, in milliseconds; `None` is as configured.
+    pub wait_ms: Option<u64>,
 }
 
 /// A live block, for whoever asks.
@@ -144,20 +152,34 @@ pub(crate) struct Info {
 impl Device {
     /// A block that is safe on its stream at once.
     ///
-    /// A hit takes one lock, for short arithmetic: no driver call, no system call.
+    /// A hit on a shelf takes no lock; one in the books takes one, for short arithmetic. Neither makes
+    /// a driver call or a system call.
+    #[inline]
     pub(crate) fn malloc(&self, want: Want) -> Result<Address, Error> {
         let Some(bytes) = size::round_up(want.bytes) else {
             return Err(self.beyond_reach(want.bytes));
         };
+        if want.alignment <= size::GRANULE
+            && want.pool == PoolId::DEFAULT
+            && let Some(address) = self.off_shelf(want.stream, bytes, want.bytes)
+        {
+            return Ok(address);
+        }
+        self.malloc_by_books(want, bytes)
+    }
+
+    #[inline(never)]
+    fn malloc_by_books(&self, want: Want, bytes: u64) -> Result<Address, Error> {
         let key = want.stream.key();
+        let wait_ms = want.wait_ms.unwrap_or(self.options.wait_ms);
         for _ in 0..MOST_STARTS {
-            let mut books = self.books.lock();
+            let mut books = self.my_books();
             let slot = match books.streams.find(key) {
                 Some(slot) => slot,
                 None => {
                     drop(books);
                     let slot = self.meet(want.stream)?;
-                    books = self.books.lock();
+                    books = self.my_books();
                     slot
                 }
             };
@@ -169,13 +191,17 @@ impl Device {
             };
             if let Some(block) = books.take(want.pool, &request)? {
                 books.stats.hit_count += 1;
+                self.lend(&mut books, want.pool, block.address, want.stream);
                 return Ok(block.address);
             }
             drop(books);
             // `None`: the device was reset under us, and starts anew.
             if let Some(address) =
-                reclaim::serve(self, want.pool, &request, (slot, want.stream.raw))?
+                reclaim::serve(self, want.pool, &request, (slot, want.stream.raw), wait_ms)?
             {
+                let mut books = self.books.lock();
+                self.set_shelf_limit(&books);
+                self.lend(&mut books, want.pool, address, want.stream);
                 return Ok(address);
             }
         }
@@ -183,18 +209,33 @@ impl Device {
     }
 
     /// Gives a block back at the point that the host has reached in the block's own stream.
+    #[inline]
     pub(crate) fn free(&self, pool: PoolId, address: Address) -> Result<(), Error> {
-        let mut books = self.books.lock();
-        let pool = books.pools.serving(address, pool);
-        if !books.limbo.is_noted(address) || mutant("device-no-limbo") {
-            books.release(self.id, pool, address)?;
-            drop(books);
-        } else {
-            let mut begun = Vec::new();
-            books.release_to_limbo(self.id, pool, address, &mut begun)?;
-            drop(books);
-            self.record(&begun);
+        match self.to_shelf(address) {
+            true => Ok(()),
+            false => self.free_by_books(pool, address),
         }
+    }
+
+    #[inline(never)]
+    fn free_by_books(&self, pool: PoolId, address: Address) -> Result<(), Error> {
+        let mut books = self.my_books();
+        let pool = books.pools.serving(address, pool);
+        self.know_me(&mut books);
+        self.make_shelf_room(&mut books, address);
+        if self.to_shelf(address) {
+            return Ok(());
+        }
+        self.end_loan(&mut books, address)?;
+        let mut begun = Vec::new();
+        if !books.limbo.is_noted(address) || mutant("device-no-limbo") {
+            books.release(self.id, pool, address)
+        } else {
+            books.release_to_limbo(self.id, pool, address, &mut begun)
+        }
+        .map_err(|error| self.explain_shelved(error))?;
+        drop(books);
+        self.record(&begun);
         match self.options.caching {
             true => Ok(()),
             // The block is free. What there is no host memory to give back now, the next call does.
@@ -218,11 +259,14 @@ impl Device {
         let pool = books.pools.serving(address, pool);
         let block = books.live(self.id, pool, address)?;
         if block.address != address {
-            return Err(Error::InteriorPointer { pointer: address, start: block.address });
+            let interior = Error::InteriorPointer { pointer: address, start: block.address };
+            return Err(self.explain_shelved(interior));
         }
+        self.requested(&block, address)?;
         if block.stream == slot {
             return Ok(());
         }
+        self.bar(address)?;
         books.limbo.note(address, slot)
     }
 
@@ -232,7 +276,7 @@ impl Device {
         let pool = books.pools.serving(address, pool);
         let block = books.live(self.id, pool, address)?;
         let (handle, id) = books.streams.names(block.stream);
-        let (bytes, requested) = (block.bytes, block.requested);
+        let (bytes, requested) = (block.bytes, self.requested(&block, address)?);
         Ok(Info { address: block.address, bytes, requested, handle, id })
     }
 
@@ -244,7 +288,9 @@ impl Device {
             false => 0,
         };
         let home = self.home_of(handle)?;
-        self.books.lock().streams.hold(handle.0, id, home)?;
+        let mut books = self.books.lock();
+        self.front.end_era();
+        books.streams.hold(handle.0, id, home)?;
         Ok(())
     }
 
@@ -259,6 +305,7 @@ impl Device {
                 self.id.0
             )));
         };
+        self.front.end_era();
         let home = books.streams.home(last.stream);
         drop(books);
         let _nobody_records = self.recording.lock();
@@ -286,7 +333,7 @@ impl Device {
                 let mut books = self.books.lock();
                 return books.streams.add(key, Kind::Borrowed, stream.raw, 0, home);
             }
-            Key::Legacy | Key::Held(_) | Key::Id(_) => {}
+            Key::Legacy | Key::Any | Key::Held(_) | Key::Id(_) => {}
         }
         let handle = StreamHandle(stream.raw);
         if self.options.streams == StreamTrust::Trusted {

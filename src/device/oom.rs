@@ -31,7 +31,7 @@ impl Miss<'_> {
     pub(super) fn out_of_memory(&mut self) -> Error {
         let device = self.work.device;
         let driver = self.work.inside.memory_info().ok();
-        let books = device.books.lock();
+        let books = device.all_books();
         let heap = &books.pools[self.pool].heap;
         let own = heap.largest_free(self.request.stamp.stream);
         let scene = Scene {

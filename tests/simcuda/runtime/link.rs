@@ -7,10 +7,12 @@
 //! is rustc's linker on this platform.
 //!
 //! The file keeps its own name: a file called `libcudart.so.N` in the build folder could hide a real
-//! runtime, since cargo puts that folder on `LD_LIBRARY_PATH`.
+//! runtime, since cargo puts that folder on `LD_LIBRARY_PATH`. `cuddy sim` finds it in the folder
+//! `cudart` beside it, where this lays a link of the vendor's name.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// Tells cargo the linker's flags for CUDA `major`.
@@ -39,5 +41,17 @@ pub fn link(major: usize) -> io::Result<()> {
     for flag in [&format!("-soname,{soname}"), "-Bsymbolic", &script] {
         println!("cargo::rustc-cdylib-link-arg=-Wl,{flag}");
     }
-    Ok(())
+    lay(&out, &soname, &format!("../deps/libsimcudart{major}.so"))
+}
+
+/// Links `cudart/<name>` in the folder of this build to the library, replacing what was there.
+fn lay(out: &Path, name: &str, to: &str) -> io::Result<()> {
+    // <folder>/build/<crate>-<hash>/out
+    let folder = out.ancestors().nth(3).ok_or(io::Error::other("OUT_DIR lies in no build folder"))?;
+    let folder = folder.join("cudart");
+    fs::create_dir_all(&folder)?;
+    let fresh = folder.join(format!("{name}.new"));
+    let _ = fs::remove_file(&fresh);
+    symlink(to, &fresh)?;
+    fs::rename(fresh, folder.join(name))
 }

@@ -24,20 +24,36 @@ static WAITERS: AtomicU64 = AtomicU64::new(0);
 static FORKED: AtomicBool = AtomicBool::new(false);
 static NEXT_THREAD: AtomicU64 = AtomicU64::new(1);
 
+/// What a host thread knows of itself: one look-up gives all of it.
+struct Me {
+    /// 0: it has made no call yet.
+    number: Cell<u64>,
+    in_host_function: Cell<bool>,
+}
+
 thread_local! {
-    static THREAD: Cell<u64> = const { Cell::new(0) };
-    pub(crate) static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+    static ME: Me = const { Me { number: Cell::new(0), in_host_function: Cell::new(false) } };
     static HELD: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
 }
 
 /// The number of this host thread: 1, 2, ... in the order of their first calls, never used twice.
 pub fn thread_number() -> u64 {
-    THREAD.with(|cell| {
-        if cell.get() == 0 {
-            cell.set(NEXT_THREAD.fetch_add(1, Ordering::Relaxed));
+    ME.with(Me::number)
+}
+
+impl Me {
+    #[inline]
+    fn number(&self) -> u64 {
+        if self.number.get() == 0 {
+            self.number.set(NEXT_THREAD.fetch_add(1, Ordering::Relaxed));
         }
-        cell.get()
-    })
+        self.number.get()
+    }
+}
+
+/// Says that this thread begins or ends a host function of the program.
+pub fn in_host_function(now: bool) {
+    ME.with(|me| me.in_host_function.set(now));
 }
 
 /// Takes the lock for the time of a fork: nobody else holds it in the child then.
@@ -138,10 +154,11 @@ fn lock() -> MutexGuard<'static, State> {
 
 /// Runs an API function's body.
 pub fn enter(site: &'static Site, body: impl FnOnce(&mut Call) -> Outcome) -> Code {
-    if (forked() || IN_HOST_FUNCTION.get()) && !site.needs_nothing() {
+    let (thread, in_host_function) = ME.with(|me| (me.number(), me.in_host_function.get()));
+    if (forked() || in_host_function) && !site.needs_nothing() {
         return if forked() { code::NOT_INITIALIZED } else { code::NOT_PERMITTED };
     }
-    match catch_unwind(AssertUnwindSafe(|| Call::new(site).run(site, body))) {
+    match catch_unwind(AssertUnwindSafe(|| Call::new(site, thread).run(site, body))) {
         Ok(result) => result,
         Err(_) => {
             eprintln!("simcuda: {} panicked: a defect of the simulator", site.symbol);
@@ -162,8 +179,9 @@ pub fn control<T>(failed: T, body: impl FnOnce(&mut Call) -> T) -> T {
 }
 
 impl Call {
-    fn new(site: &Site) -> Self {
-        Self { per_thread: site.per_thread, ..Self::internal(site.symbol) }
+    fn new(site: &Site, thread: u64) -> Self {
+        let (function, per_thread) = (site.symbol, site.per_thread);
+        Self { guard: Some(lock()), thread, function, per_thread, bytes: 0, units: 0 }
     }
 
     /// The lock, for something that is no API call.
@@ -227,7 +245,14 @@ impl Call {
     }
 
     /// Runs what the schedule wants run now.
+    #[inline]
     pub fn drain(&mut self) {
+        if !self.engine.is_quiet() {
+            self.run_due();
+        }
+    }
+
+    fn run_due(&mut self) {
         while let Some((op, work)) = self.engine.poll() {
             self.perform(op, work);
         }
@@ -245,6 +270,18 @@ impl Call {
                 crate::engine::Step::Finished => return,
                 crate::engine::Step::Run(op, work) => self.perform(op, work),
                 crate::engine::Step::Blocked => self.wait_blocked(&mut slept),
+            }
+        }
+    }
+
+    /// Runs an operation and all that it needs, as far as that is possible now; the host learns
+    /// nothing of it.
+    pub fn hasten(&mut self, op: OpKey) {
+        let generation = self.generation;
+        while self.generation == generation {
+            match self.engine.step_hasten(op) {
+                crate::engine::Step::Run(op, work) => self.perform(op, work),
+                crate::engine::Step::Finished | crate::engine::Step::Blocked => return,
             }
         }
     }
@@ -292,6 +329,9 @@ impl Call {
             }
             Body::SpinReal { ns } | Body::Kernel(Kernel::SpinReal { ns }) => {
                 self.hand_off(op, Task::Sleep(Duration::from_nanos(ns)), None);
+            }
+            Body::Await(event, record) => {
+                self.hand_off(op, Task::Await(event, record), Some(HOST_FUNCTION));
             }
             _ => {
                 let result = crate::machine::run(&self.memory, &work);

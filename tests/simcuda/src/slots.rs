@@ -35,17 +35,20 @@ impl<T> Slots<T> {
         self.first + slot as u64 * STEP
     }
 
+    #[inline]
     fn slot(&self, value: u64) -> Option<usize> {
         let past = value.checked_sub(self.first)?;
         past.is_multiple_of(STEP).then_some((past / STEP) as usize)
     }
 
     /// The object of a value.
+    #[inline]
     pub fn get(&self, value: u64) -> Option<&T> {
         self.slots.get(self.slot(value)?)?.as_ref()
     }
 
     /// The same, to change it.
+    #[inline]
     pub fn get_mut(&mut self, value: u64) -> Option<&mut T> {
         let slot = self.slot(value)?;
         self.slots.get_mut(slot)?.as_mut()

@@ -4,10 +4,13 @@
 //! belong to the process.
 
 use crate::books::Books;
+use crate::by_handle::ByHandle;
 use crate::config::Config;
 use crate::engine::{ContextKey, Engine, EventKey, OpKey, StreamKey, StreamKind, ThreadKey};
 use crate::faults::Faults;
+use crate::kernels::Kernels;
 use crate::memory::Memory;
+use crate::memory::table::Kind;
 use crate::slots::Slots;
 use crate::types::{Code, code};
 use crate::work::Work;
@@ -75,6 +78,8 @@ pub struct Event {
     pub flags: u32,
     /// Whether it was ever recorded.
     pub recorded: bool,
+    /// Its place on a board, if other processes may have it too.
+    pub shared: Option<crate::memory::ipc::SharedEvent>,
 }
 
 /// A loaded module.
@@ -120,7 +125,7 @@ pub struct State {
     /// The devices.
     pub devices: Vec<Device>,
     /// Live contexts by handle.
-    pub contexts: BTreeMap<u64, Context>,
+    pub contexts: ByHandle<Context>,
     /// Created streams.
     pub streams: Slots<Stream>,
     /// Events.
@@ -137,6 +142,8 @@ pub struct State {
     pub books: Books,
     /// Rules for failing.
     pub faults: Faults,
+    /// What kernels use.
+    pub kernels: Kernels,
     /// Work that runs on another thread.
     pub in_flight: HashSet<OpKey>,
     /// What the last control call complained of.
@@ -164,7 +171,7 @@ impl State {
             started: false,
             generation: 0,
             devices: Vec::new(),
-            contexts: BTreeMap::new(),
+            contexts: ByHandle::default(),
             streams: Slots::new(1),
             events: Slots::new(2),
             modules: Slots::new(3),
@@ -173,6 +180,7 @@ impl State {
             engine: Engine::new(),
             books: Books::default(),
             faults: Faults::default(),
+            kernels: Kernels::default(),
             in_flight: HashSet::new(),
             complaint: String::new(),
             threads: Vec::new(),
@@ -201,6 +209,14 @@ impl State {
                 code::INVALID_VALUE
             })?;
         }
+        if !config.kernels.is_empty() {
+            let file = &config.kernels;
+            let text = std::fs::read_to_string(file).map_err(|why| why.to_string());
+            text.and_then(|text| self.kernels.declare_all(&text)).map_err(|why| {
+                eprintln!("simcuda: SIMCUDA_KERNELS={file}: {why}");
+                code::INVALID_VALUE
+            })?;
+        }
         self.config = config;
         self.started = true;
         Ok(())
@@ -221,6 +237,7 @@ impl State {
     }
 
     /// The record of a host thread.
+    #[inline]
     pub fn thread(&mut self, number: u64) -> &mut Thread {
         let index = number as usize;
         if self.threads.len() <= index {
@@ -230,6 +247,7 @@ impl State {
     }
 
     /// The engine's key of a host thread.
+    #[inline]
     pub fn thread_key(&mut self, number: u64) -> ThreadKey {
         if let Some(key) = self.thread(number).key {
             return key;
@@ -281,10 +299,10 @@ impl State {
     pub fn destroy_context(&mut self, handle: u64) {
         let Some(context) = self.contexts.remove(&handle) else { return };
         for mapping in self.memory.of_context(handle) {
-            let gone = if mapping.is_host() {
-                self.memory.remove_host(mapping.start)
-            } else {
-                self.memory.free(mapping.start)
+            let gone = match mapping.kind {
+                Kind::Imported => self.memory.remove_import(mapping.start),
+                _ if mapping.is_host() => self.memory.remove_host(mapping.start),
+                _ => self.memory.free(mapping.start),
             };
             if let Some(object) = gone {
                 self.engine.checker().object_gone(object);
@@ -295,6 +313,7 @@ impl State {
         }
         for event in self.events.remove_all(|e| e.context == handle) {
             self.engine.destroy_event(event.key);
+            event.shared.iter().for_each(|shared| shared.destroy());
         }
         self.modules.remove_all(|m| m.context == handle);
         self.functions.remove_all(|f| f.context == handle);

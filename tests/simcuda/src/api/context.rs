@@ -194,5 +194,6 @@ fn pop(call: &mut Call, context: *mut u64) -> Outcome {
 
 fn synchronize(call: &mut Call, context: u64) -> Outcome {
     call.wait(Target::Context(call.contexts[&context].key));
+    super::pool::synchronised(call);
     call.healthy(context)
 }

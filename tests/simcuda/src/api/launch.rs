@@ -2,8 +2,9 @@
 
 use super::{exports, get, require};
 use crate::call::Call;
+use crate::kernels::Launch;
 use crate::types::{Code, LaunchConfig, Outcome, code};
-use crate::work::{Body, Kernel, signature};
+use crate::work::{Body, KERNEL_NS, Kernel, signature};
 
 exports! {
     fn cuLaunchKernel, fn cuLaunchKernel_ptsz (
@@ -44,20 +45,54 @@ fn launch(
     require(grid.iter().chain(&block).all(|n| *n > 0), code::INVALID_VALUE)?;
     let threads = block.iter().try_fold(1u32, |n, b| n.checked_mul(*b));
     require(threads.is_some_and(|n| n <= 1024), code::INVALID_VALUE)?;
-    let (kernel, values) = match signature(&name) {
-        Some(widths) => {
-            let values =
-                if extra.is_null() { listed(parameters, widths)? } else { packed(extra, widths)? };
-            (Kernel::new(&name, &values), values)
-        }
-        None => (Kernel::Unknown, Vec::new()),
+    let Some(widths) = signature(&name) else {
+        let body = declared(call, &name, &Given { grid, block, parameters });
+        call.submit(&stream, body, KERNEL_NS, || format!("kernel {name}"));
+        return Ok(());
     };
+    let values = if extra.is_null() { listed(parameters, widths)? } else { packed(extra, widths)? };
+    let kernel = Kernel::new(&name, &values);
     let label = || {
         let shown: Vec<_> = values.iter().map(|v| format!("{v:#x}")).collect();
         format!("kernel {name}({})", shown.join(", "))
     };
     call.submit(&stream, Body::Kernel(kernel), kernel.duration_ns(), label);
     Ok(())
+}
+
+/// A kernel of the program's own: known by what was declared of it, or not at all.
+fn declared(call: &mut Call, name: &str, launch: &Given) -> Body {
+    let uses = call.kernels.find(name).and_then(|uses| uses.of(launch));
+    uses.map(Body::Declared).unwrap_or_else(|| {
+        call.kernels.count_unknown(name);
+        Body::Kernel(Kernel::Unknown)
+    })
+}
+
+/// What a launch gives to a declaration. Parameters in one buffer are not read: where one lies in it
+/// depends on the widths of those before it, which a declaration does not say.
+struct Given {
+    grid: [u32; 3],
+    block: [u32; 3],
+    parameters: *const *const u8,
+}
+
+impl Launch for Given {
+    fn parameter(&self, index: usize, offset: usize, width: usize) -> Option<u64> {
+        let at = get(self.parameters.wrapping_add(index)).ok()?;
+        if at.is_null() {
+            return None;
+        }
+        read(at.wrapping_add(offset), width).ok()
+    }
+
+    fn blocks(&self) -> u64 {
+        self.grid.iter().fold(1, |n, b| n.saturating_mul(u64::from(*b)))
+    }
+
+    fn threads(&self) -> u64 {
+        self.block.iter().fold(self.blocks(), |n, b| n.saturating_mul(u64::from(*b)))
+    }
 }
 
 /// Parameters as a list of pointers to their values.

@@ -2,7 +2,7 @@
 
 use super::{exports, put, put_if, require, wanted};
 use crate::call::Call;
-use crate::checker::{Access, AccessKind};
+use crate::checker::{Access, AccessKind, Report, ReportKind};
 use crate::engine::Target;
 use crate::memory::table::{Kind, Mapping};
 use crate::types::{Code, Outcome, code};
@@ -36,7 +36,13 @@ exports! {
     fn cuMemGetAddressRange_v2(base: *mut u64, bytes: *mut usize, address: u64) |call| {
         call.context()?;
         let mapping = call.memory.table.find(address).ok_or(code::NOT_FOUND)?;
-        let (start, size) = (mapping.start, mapping.bytes);
+        let (start, size) = match mapping.kind {
+            Kind::Pool => {
+                let block = call.memory.table.block(address).ok_or(code::NOT_FOUND)?;
+                (block.start, block.bytes)
+            }
+            _ => (mapping.start, mapping.bytes),
+        };
         put_if(base, start)?;
         put_if(bytes, size as usize)
     };
@@ -94,18 +100,45 @@ pub fn implied_wait(call: &mut Call, mapping: &Mapping) {
     }
 }
 
+/// Freeing what other processes have open leaves them with memory that is not defined.
+fn still_imported(call: &mut Call, mapping: &Mapping) {
+    if !call.engine.checker_ref().is_on() {
+        return;
+    }
+    let open_in = call.memory.ipc.open_in(mapping.object);
+    if open_in.is_empty() {
+        return;
+    }
+    let pids: Vec<_> = open_in.iter().map(u32::to_string).collect();
+    let who = call.caller();
+    call.engine.checker().report(Report {
+        kind: ReportKind::DestroyUnderWork,
+        first: format!("opened by cuIpcOpenMemHandle in process {}, not closed", pids.join(", ")),
+        second: format!("{:#x}..{:#x} freed by {who}", mapping.start, mapping.end()),
+        object: mapping.object,
+        bytes: mapping.bytes,
+        ..Report::default()
+    });
+}
+
 fn free(call: &mut Call, address: u64) -> Outcome {
     let current = call.context()?;
     if address == 0 {
         return Ok(());
     }
-    let ours = |m: &&Mapping| m.start == address && m.kind == Kind::Device;
+    if let Some(block) = call.memory.table.block(address).copied() {
+        require(block.start == address, code::INVALID_VALUE)?;
+        super::pool::free_now(call, block);
+        return Ok(());
+    }
+    let ours = |m: &&Mapping| m.start == address && matches!(m.kind, Kind::Device | Kind::Managed);
     let mapping =
         call.memory.table.find(address).filter(ours).cloned().ok_or(code::INVALID_VALUE)?;
     implied_wait(call, &mapping);
     call.healthy(current)?;
     let still = |m: &&Mapping| m.buffer == mapping.buffer;
     call.memory.table.find(address).filter(still).ok_or(code::INVALID_VALUE)?;
+    still_imported(call, &mapping);
     destroy_access(call, &mapping);
     let gone = call.memory.free(address);
     forget(call, gone);

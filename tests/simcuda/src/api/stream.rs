@@ -1,6 +1,7 @@
 //! Streams, and the host functions that run in them.
 
 use super::context::GREATEST_PRIORITY;
+use super::event::foreign;
 use super::{exports, put, put_if, require, wanted};
 use crate::call::Call;
 use crate::engine::{Status, StreamKind, Target};
@@ -18,6 +19,7 @@ exports! {
     fn cuStreamSynchronize, fn cuStreamSynchronize_ptsz (stream: u64) |call| {
         let stream = call.stream(stream)?;
         call.wait(Target::Stream(stream.key));
+        super::pool::synchronised(call);
         call.healthy(stream.context)
     };
     fn cuStreamQuery, fn cuStreamQuery_ptsz (stream: u64) |call| {
@@ -31,6 +33,11 @@ exports! {
     fn cuStreamWaitEvent, fn cuStreamWaitEvent_ptsz (stream: u64, event: u64, flags: u32) |call| {
         let stream = call.stream(stream)?;
         require(flags & !1 == 0, code::INVALID_VALUE)?;
+        if let Some((shared, record)) = foreign(call, event)? {
+            let label = || format!("a wait for record {record} of another process's event");
+            call.submit(&stream, Body::Await(shared, record), 0, label);
+            return Ok(());
+        }
         let event = call.events.get(event).ok_or(code::INVALID_HANDLE)?.key;
         let key = call.key();
         call.engine.wait_event(key, stream.key, event);

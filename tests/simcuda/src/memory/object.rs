@@ -2,6 +2,7 @@
 //!
 //! Alive while it has a handle or a mapping.
 
+use super::ipc::Imported;
 use super::linear::{HostRange, MemoryFile};
 use crate::types::AllocationProperties;
 use std::cell::Cell;
@@ -20,6 +21,8 @@ pub enum Home {
         /// Device and inode number: the file's identity.
         identity: (u64, u64),
     },
+    /// Bytes of another process's allocation.
+    Imported(Imported),
     /// Page-locked host memory of ours.
     Host(HostRange),
     /// The program's own memory.
