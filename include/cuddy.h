@@ -240,6 +240,25 @@ typedef struct cuddy_stats {
   uint64_t limbo_block_count;
   // Driver calls made on behalf of this device.
   uint64_t driver_call_count;
+  // Blocks that a stream got from other streams' free memory.
+  uint64_t crossing_count;
+  // Stream waits put in, so that a stream could have another one's memory at once.
+  uint64_t stream_wait_count;
+  // Misses served on rung 1: a block of the same stream that was freed meanwhile.
+  uint64_t rung_own_count;
+  // Misses served on rung 2: free memory of any stream whose last use was over, or known to be ordered
+  // before.
+  uint64_t rung_passed_count;
+  // Misses served on rung 3: fresh memory, while growth was within share_growth.
+  uint64_t rung_growth_count;
+  // Misses served on rung 4: another stream's free memory, behind a stream wait.
+  uint64_t rung_stream_wait_count;
+  // Misses served on rung 5: fresh memory within the limit.
+  uint64_t rung_fresh_count;
+  // Misses that got to rung 6: pages or segments taken back without any wait.
+  uint64_t rung_harvest_count;
+  // Misses that got to rung 7: the host waited for the last users of memory.
+  uint64_t rung_host_wait_count;
 } cuddy_stats;
 
 #ifdef __cplusplus

@@ -17,7 +17,7 @@ use crate::limbo::Limbo;
 use crate::mutants::mutant;
 use crate::stats::cuddy_stats;
 use crate::streams::{Home, Streams};
-use crate::types::{Address, DeviceId, PoolId, Stamp, StreamSlot};
+use crate::types::{Address, DeviceId, PoolId, Stamp};
 
 /// All that is known about a device without asking its driver.
 pub(super) struct Books {
@@ -164,21 +164,6 @@ impl Books {
             true => u64::MAX,
             false => self.stats.limit.saturating_sub(self.stats.reserved),
         }
-    }
-
-    /// The slots that have at least a page (or a segment) free in a pool, `first` in front.
-    pub(super) fn slots_with_free(
-        &self,
-        pool: PoolId,
-        first: StreamSlot,
-        bytes: u64,
-    ) -> Result<Vec<StreamSlot>, Error> {
-        let mut slots = Vec::new();
-        slots.try_reserve(self.streams.len() + 1).map_err(|_| Error::HostOutOfMemory)?;
-        let others = (0..self.streams.len() as u32).map(StreamSlot).filter(|slot| *slot != first);
-        let all = std::iter::once(first).chain(others);
-        slots.extend(all.filter(|slot| self.pools[pool].heap.largest_free(*slot) >= bytes));
-        Ok(slots)
     }
 
     /// Proves that the counters agree with the heaps. For moments when no miss is under way.

@@ -6,7 +6,8 @@
 
 use super::reclaim::Stop;
 use super::take_back::total;
-use super::work::{Turn, Work, latest};
+use super::wait::Until;
+use super::work::{Turn, Waited, Work, latest};
 use super::{Device, Store};
 use crate::error::Error;
 use crate::types::{PoolId, Stamp};
@@ -73,14 +74,12 @@ impl Work<'_> {
         }
         self.empty_limbo()?;
         let excess = excess();
-        let runs = {
-            let books = &mut *device.all_books();
-            device.store.claim(books, &books.givers(PoolId::DEFAULT)?, excess, &|_, _| true)?
-        };
+        drop(device.all_books());
+        let runs = device.claim(PoolId::DEFAULT, excess, &|_, _| true)?;
         if total(&runs) == 0 {
             return Ok(());
         }
-        let taken = self.take(runs)?;
+        let taken = self.take(runs, Until::Over)?;
         if let Store::Pages(_) = device.store {
             self.release_kept(taken)?;
         }
@@ -100,7 +99,7 @@ impl Work<'_> {
         });
         outcome?;
         let waits = device.waits_for(&stamps, None)?;
-        if !self.wait(waits)? {
+        if self.wait(waits, Until::Over)? == Waited::Reset {
             return Err(Stop::Reset);
         }
         device.all_books().settle();

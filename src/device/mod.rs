@@ -22,8 +22,10 @@ mod pages;
 mod pools;
 mod reclaim;
 mod segments;
+mod share;
 mod snapshot;
 mod take_back;
+mod wait;
 mod work;
 
 pub(crate) use self::snapshot::untouched;
@@ -134,6 +136,8 @@ pub(crate) struct Want {
     pub stream: Named,
     /// The pool that the block is cut from.
     pub pool: PoolId,
+    /// The longest that it may wait for memory, in milliseconds; `None` is as configured.
+    pub wait_ms: Option<u64>,
 }
 
 /// A live block, for whoever asks.
@@ -167,6 +171,7 @@ impl Device {
     #[inline(never)]
     fn malloc_by_books(&self, want: Want, bytes: u64) -> Result<Address, Error> {
         let key = want.stream.key();
+        let wait_ms = want.wait_ms.unwrap_or(self.options.wait_ms);
         for _ in 0..MOST_STARTS {
             let mut books = self.my_books();
             let slot = match books.streams.find(key) {
@@ -192,7 +197,7 @@ impl Device {
             drop(books);
             // `None`: the device was reset under us, and starts anew.
             if let Some(address) =
-                reclaim::serve(self, want.pool, &request, (slot, want.stream.raw))?
+                reclaim::serve(self, want.pool, &request, (slot, want.stream.raw), wait_ms)?
             {
                 let mut books = self.books.lock();
                 self.set_shelf_limit(&books);
@@ -328,7 +333,7 @@ impl Device {
                 let mut books = self.books.lock();
                 return books.streams.add(key, Kind::Borrowed, stream.raw, 0, home);
             }
-            Key::Legacy | Key::Held(_) | Key::Id(_) => {}
+            Key::Legacy | Key::Any | Key::Held(_) | Key::Id(_) => {}
         }
         let handle = StreamHandle(stream.raw);
         if self.options.streams == StreamTrust::Trusted {

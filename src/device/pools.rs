@@ -80,6 +80,7 @@ impl Pools {
             live_blocks: sum.live_blocks + figures.live_blocks,
             limbo_blocks: sum.limbo_blocks + figures.limbo_blocks,
             free_blocks: sum.free_blocks + figures.free_blocks,
+            borders: sum.borders + figures.borders,
             gaps: sum.gaps + figures.gaps,
             segments: sum.segments + figures.segments,
         };

@@ -24,7 +24,7 @@ impl Miss<'_> {
                 continue;
             }
             match self.work.inside.memory_alloc(bytes) {
-                Ok(address) => return self.adopt(Address(address), bytes).map(Some),
+                Ok(address) => return self.enter(Address(address), bytes).map(Some),
                 Err(error) if error.is_out_of_memory() => {
                     self.refused = Some(error);
                     self.obtainable = 0;
@@ -55,7 +55,7 @@ impl Miss<'_> {
     }
 
     /// Enters a segment into the books and takes the block from it.
-    fn adopt(&mut self, start: Address, bytes: u64) -> Result<Block, Stop> {
+    fn enter(&mut self, start: Address, bytes: u64) -> Result<Block, Stop> {
         self.work.recover_stuck(start, bytes)?;
         let device = self.work.device;
         let clean = Stamp { stream: self.request.stamp.stream, epoch: 0 };
@@ -144,10 +144,7 @@ impl Device {
     fn pass_back_now(&self, pool: PoolId) -> Result<(), Error> {
         let Turn::Mine(mut work) = Work::begin(self, None)? else { return Ok(()) };
         self.settle_passed(&work.inside)?;
-        let segments = {
-            let books = &mut *self.books.lock();
-            self.store.claim(books, &books.givers(pool)?, u64::MAX, &|_, _| true)?
-        };
+        let segments = self.claim(pool, u64::MAX, &|_, _| true)?;
         let mut outcome = Ok(());
         for segment in segments {
             if let Err(error) = work.free_segment(segment) {

@@ -2,7 +2,7 @@
 //! Looking at the heap without changing it: figures, and what stands at an address.
 
 use super::slab::{NIL, State};
-use super::{BlockState, BlockView, Figures, Heap, Standing, tree};
+use super::{BlockState, BlockView, Figures, Heap, Holding, Standing, tree};
 use crate::types::{Address, Stamp, StreamSlot};
 
 /// The stamp of addresses with no page: nobody has used it.
@@ -16,12 +16,22 @@ impl Heap {
 
     /// The size of the stream's largest free block, 0 without any. O(log n).
     pub fn largest_free(&self, stream: StreamSlot) -> u64 {
-        self.roots.get(stream.0 as usize).map_or(0, |&root| self.largest_of(root))
+        self.largest_of(self.shares.root(stream.0))
     }
 
     /// The size of the largest free block of any stream, 0 without any. O(log n) for each stream.
     pub fn largest_free_of_any(&self) -> u64 {
-        self.roots.iter().map(|&root| self.largest_of(root)).max().unwrap_or(0)
+        self.shares.with_free().map(|stream| self.largest_free(stream)).max().unwrap_or(0)
+    }
+
+    /// What a stream has of the heap. Constant time.
+    pub fn holding(&self, stream: StreamSlot) -> Holding {
+        self.shares.holding(stream.0)
+    }
+
+    /// The streams that have free blocks, in no order.
+    pub fn streams_with_free(&self) -> impl Iterator<Item = StreamSlot> + '_ {
+        self.shares.with_free()
     }
 
     /// The size of the largest gap, 0 without any. Constant time.

@@ -64,7 +64,13 @@ pub fn malloc(bytes: u64, alignment: u64, device: i32, stream: usize) -> Result<
     }
     let process = started()?;
     let (device, stream) = process.place(device, stream)?;
-    let want = Want { bytes, alignment: alignment.max(GRANULE), stream, pool: PoolId::DEFAULT };
+    let want = Want {
+        bytes,
+        alignment: alignment.max(GRANULE),
+        stream,
+        pool: PoolId::DEFAULT,
+        wait_ms: None,
+    };
     device.malloc(want).map(|address| address.0)
 }
 
