@@ -90,8 +90,8 @@ CLIENTS = (
         "missing_record.py",
         finds=(
             r"two uses of the same bytes that nothing orders",
-            r"first: +read by cuMemcpyAsync\([^\n]* stream \d+",
-            r"second: +write by cuMemcpyAsync\([^\n]* stream \d+",
+            r"first: +read by cuMemcpy\w*Async\([^\n]* stream \d+",
+            r"second: +write by cuMemcpy\w*Async\([^\n]* stream \d+",
             r"bytes 0x0\.\.0x800000 of [^\n]*cuMemAlloc\(\d+\)",
         ),
     ),
@@ -102,7 +102,7 @@ CLIENTS = (
         "missing_record_kernel.py",
         finds=(
             r"first: +read by kernel [^\n]*CUDAFunctor_add[^\n]* stream \d+",
-            r"second: +write by cuMemcpyAsync\([^\n]* stream \d+",
+            r"second: +write by cuMemcpy\w*Async\([^\n]* stream \d+",
             r"bytes 0x0\.\.0x400000 of [^\n]*cuMemAlloc\(\d+\)",
         ),
     ),
