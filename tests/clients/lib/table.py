@@ -36,7 +36,7 @@ def python_program(name, file, **more):
 
 def torch_program(name, file, mode="native", conf="", compile=(), **more):
     """A program on torch 2.9.1, with the substitute runtime preloaded."""
-    settings = {"CUDDY_CLIENT_MODE": mode, "PYTHONPATH": "{here}/lib"}
+    settings = {"CUDDY_CLIENT_MODE": mode, "SIMCUDA_KERNELS": "{here}/torch/kernels.txt"}
     if conf:
         # This torch reads both settings under this name only.
         settings["PYTORCH_CUDA_ALLOC_CONF"] = conf
@@ -90,9 +90,20 @@ CLIENTS = (
         "missing_record.py",
         finds=(
             r"two uses of the same bytes that nothing orders",
-            r"first: +read by cuMemcpyAsync\([^\n]* stream \d+",
-            r"second: +write by cuMemcpyAsync\([^\n]* stream \d+",
+            r"first: +read by cuMemcpy\w*Async\([^\n]* stream \d+",
+            r"second: +write by cuMemcpy\w*Async\([^\n]* stream \d+",
             r"bytes 0x0\.\.0x800000 of [^\n]*cuMemAlloc\(\d+\)",
+        ),
+    ),
+    torch_program("torch-training", "training.py"),
+    torch_program("torch-training-expandable", "training.py", conf="expandable_segments:True"),
+    torch_program(
+        "torch-missing-record-stream-kernel",
+        "missing_record_kernel.py",
+        finds=(
+            r"first: +read by kernel [^\n]*CUDAFunctor_add[^\n]* stream \d+",
+            r"second: +write by cuMemcpy\w*Async\([^\n]* stream \d+",
+            r"bytes 0x0\.\.0x400000 of [^\n]*cuMemAlloc\(\d+\)",
         ),
     ),
 )
