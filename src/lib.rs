@@ -12,6 +12,7 @@ pub(crate) mod mutants;
 pub mod options;
 pub(crate) mod owners;
 pub mod process;
+pub(crate) mod shelf;
 pub mod size;
 pub mod stats;
 pub(crate) mod streams;

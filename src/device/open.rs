@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::books::Books;
 use super::fence::Spares;
+use super::front::Front;
 use super::pages::Pages;
 use super::pools::Pools;
 use super::{Device, Growing, Store};
@@ -66,6 +67,9 @@ impl Device {
             generation: 0,
             lost: Default::default(),
             quarantined_outside: 0,
+            helpers: Vec::new(),
+            any_in_use: false,
+            tallies: 0,
         };
         let device = Self {
             id,
@@ -81,6 +85,7 @@ impl Device {
             recording: Lock::new(()),
             books: Lock::new(books),
             spares: Lock::new(Spares::default()),
+            front: Front::new(),
         };
         if let Some((start, bytes)) = range {
             device.add_range(PoolId::DEFAULT, start, bytes)?;

@@ -4,7 +4,8 @@
 //! A miss ends in a block, or in an error after which the device is as it was before: nothing that
 //! this miss got from the driver is kept, and nothing that was free is lost.
 
-use super::work::{Turn, Work};
+use super::wait::Until;
+use super::work::{Turn, Waited, Work};
 use super::{Device, Store};
 use crate::error::{DriverError, Error};
 use crate::heap::{Block, Growth, Request};
@@ -19,6 +20,8 @@ pub(super) struct Miss<'d> {
     pub plan: Option<Growth>,
     /// Bytes of free memory that the place takes in beside its new pages.
     pub beside: u64,
+    /// The pool's own limit is what stands in the way: memory of others is no help.
+    pub bounded: bool,
     /// Bytes that are lacking to carry the plan out.
     pub short: u64,
     /// Bytes that could still be got from the driver when `short` was found.
@@ -31,6 +34,20 @@ pub(super) struct Miss<'d> {
     pub unreachable: bool,
     /// Memory was taken back for this miss.
     pub taken_back: bool,
+    /// The host waited for this miss.
+    pub waited: bool,
+    /// How long it may.
+    pub until: Until,
+}
+
+/// The rungs that serve a request.
+#[derive(Clone, Copy, Debug)]
+enum Rung {
+    Own,
+    Passed,
+    FirstFresh,
+    Waiting,
+    Fresh,
 }
 
 /// Why the way down ends early.
@@ -58,6 +75,7 @@ pub(super) fn serve(
     pool: PoolId,
     request: &Request,
     passing: (StreamSlot, usize),
+    wait_ms: u64,
 ) -> Result<Option<Address>, Error> {
     let Turn::Mine(work) = Work::begin(device, Some(passing))? else { return Ok(None) };
     let mut miss = Miss {
@@ -66,12 +84,15 @@ pub(super) fn serve(
         request: *request,
         plan: None,
         beside: 0,
+        bounded: false,
         short: 0,
         obtainable: 0,
         created: 0,
         refused: None,
         unreachable: false,
         taken_back: false,
+        waited: false,
+        until: Until::after(wait_ms),
     };
     let found = miss.descend();
     miss.end(found)
@@ -83,39 +104,147 @@ impl Miss<'_> {
         loop {
             // 1. A block of this stream that was freed since the cache was asked.
             if let Some(block) = self.take()? {
-                return Ok(block);
+                return self.served_by(Rung::Own, block);
             }
             // Nothing below helps against live memory: fail at once, and wait for nobody.
             if self.is_hopeless() {
                 return Err(Stop::Failed(self.out_of_memory()));
             }
-            // 2. Freed memory that other streams used and have finished with: a query each.
+            // 2. Memory of any stream whose last use is over, or that this stream comes after.
             if self.work.device.settle_passed(&self.work.inside)? > 0 {
                 continue;
             }
-            // 3. Fresh memory within the limit: nobody has to be waited for.
+            if let Some(block) = self.share(Self::adopt_ready)? {
+                return self.served_by(Rung::Passed, block);
+            }
+            // What destroyed pools leave behind goes back.
+            self.work.reap()?;
+            // 3. Fresh memory, as long as growth is small.
+            if self.may_grow_freely()
+                && let Some(block) = self.grow()?
+            {
+                return self.served_by(Rung::FirstFresh, block);
+            }
+            // 4. Another stream's memory, behind a stream wait.
+            if self.shares_with_wait()
+                && let Some(block) = self.share(Self::adopt_with_wait)?
+            {
+                return self.served_by(Rung::Waiting, block);
+            }
+            // 5. Fresh memory within the limit: nobody has to be waited for.
             if let Some(block) = self.grow()? {
-                return Ok(block);
+                return self.served_by(Rung::Fresh, block);
             }
-            // 4. Free memory that lies elsewhere: its last users are waited for, nobody else.
-            if self.take_back()? {
+            // All of what has passed, and not only the first of it.
+            if let Some(block) = self.share(|miss| miss.adopt_passed(true))? {
+                return self.served_by(Rung::Passed, block);
+            }
+            // 6. Pages and segments that nobody uses, and that lie elsewhere.
+            if self.take_back_passed()? {
                 continue;
             }
-            // 5. Freed memory that other streams still use: they are waited for.
-            if self.wait_for_limbo()? {
+            // Memory of a private pool that was made to help out.
+            if let Some(block) = self.borrow()? {
+                return self.served_by(Rung::Passed, block);
+            }
+            // 7. A wait for the last users of memory that would be enough, and for nobody else.
+            if self.waits_at_all() && self.wait_for_memory()? {
+                self.waited = true;
                 continue;
             }
-            // 6. Memory that another miss has claimed and may leave behind.
+            // Memory that another miss has claimed and may leave behind.
             if self.wait_for_others()? {
                 continue;
             }
-            // 7. Nothing is left to try.
+            // 9. Nothing is left to try.
             return Err(Stop::Failed(self.out_of_memory()));
         }
     }
 
+    /// Counts the rung that served.
+    fn served_by(&mut self, rung: Rung, block: Block) -> Result<Block, Stop> {
+        let mut books = self.work.device.books.lock();
+        let stats = &mut books.stats;
+        let count = match rung {
+            Rung::Own => &mut stats.rung_own_count,
+            Rung::Passed => &mut stats.rung_passed_count,
+            Rung::FirstFresh => &mut stats.rung_growth_count,
+            Rung::Waiting => &mut stats.rung_stream_wait_count,
+            Rung::Fresh => &mut stats.rung_fresh_count,
+        };
+        *count += 1;
+        stats.rung_harvest_count += u64::from(self.taken_back && !self.waited);
+        stats.rung_host_wait_count += u64::from(self.waited);
+        Ok(block)
+    }
+
+    /// Memory of other streams, if the request may have it.
+    fn share(
+        &mut self,
+        way: impl FnOnce(&mut Self) -> Result<Option<Block>, Stop>,
+    ) -> Result<Option<Block>, Stop> {
+        if self.shares() && self.others_have_free_memory() { way(self) } else { Ok(None) }
+    }
+
+    fn others_have_free_memory(&self) -> bool {
+        self.work.device.others_have(self.pool, &self.request)
+    }
+
+    fn adopt_ready(&mut self) -> Result<Option<Block>, Stop> {
+        match self.adopt_passed(false)? {
+            None => self.adopt_idle(),
+            found => Ok(found),
+        }
+    }
+
+    /// Whether fresh memory comes before another stream's: while what is reserved stays near the most
+    /// that was ever active at once, or nobody else has any.
+    fn may_grow_freely(&self) -> bool {
+        if !self.shares_with_wait() || !self.others_have_free_memory() {
+            return false;
+        }
+        let device = self.work.device;
+        let stats = device.books.lock().stats;
+        let peak = stats.active_peak.max(stats.active + self.request.bytes);
+        let allowed = peak as f64 * (1.0 + device.options.share_growth);
+        (stats.reserved + self.request.bytes) as f64 <= allowed
+    }
+
+    fn waits_at_all(&self) -> bool {
+        self.until != Until::Now
+    }
+
+    /// Waits for what would be enough: a block as it stands, pages to harvest, a block in limbo.
+    fn wait_for_memory(&mut self) -> Result<bool, Stop> {
+        if self.shares() && self.wait_for_spot()? {
+            return Ok(true);
+        }
+        Ok(self.take_back()? || self.wait_for_limbo()?)
+    }
+
     fn take(&mut self) -> Result<Option<Block>, Stop> {
-        Ok(self.work.device.books.lock().take(self.pool, &self.request)?)
+        let mut books = self.work.device.all_books();
+        let found = books.take(self.pool, &self.request)?;
+        self.work.device.note_peaks(&mut books);
+        Ok(found)
+    }
+
+    /// A block out of a pool that serves the default one rather than let it fail.
+    fn borrow(&mut self) -> Result<Option<Block>, Stop> {
+        if self.pool != PoolId::DEFAULT {
+            return Ok(None);
+        }
+        let mut books = self.work.device.books.lock();
+        let mut after = PoolId::DEFAULT;
+        // One by one, by number: a list would need host memory.
+        loop {
+            let next = books.pools.lenders().find(|&pool| pool > after);
+            let Some(pool) = next else { return Ok(None) };
+            if let Some(block) = books.take(pool, &self.request)? {
+                return Ok(Some(block));
+            }
+            after = pool;
+        }
     }
 
     fn grow(&mut self) -> Result<Option<Block>, Stop> {
@@ -128,10 +257,13 @@ impl Miss<'_> {
     /// Whether live memory alone stands in the way: within the limit, or on the device.
     fn is_hopeless(&self) -> bool {
         let device = self.work.device;
-        let stats = device.books.lock().stats;
+        let stats = device.all_books().stats;
         let most = if device.shows_free_memory { device.total } else { u64::MAX };
         let held = stats.allocated + stats.quarantined;
-        stats.limit.min(most).saturating_sub(held) < self.request.bytes
+        let books = device.books.lock();
+        let pool = &books.pools[self.pool];
+        let room = pool.terms.limit.saturating_sub(pool.heap.figures().allocated);
+        stats.limit.min(most).saturating_sub(held).min(room) < self.request.bytes
     }
 
     /// Whether the request could be served if everything that is not live were at hand: `bytes` of
@@ -161,11 +293,13 @@ impl Miss<'_> {
         drop(books);
         self.drop_plan()?;
         let waits = device.waits_for(&stamps, self.work.passing)?;
-        if !self.work.wait(waits)? {
-            return Err(Stop::Reset);
+        match self.work.wait(waits, self.until)? {
+            Waited::Reset => return Err(Stop::Reset),
+            Waited::TooShort => return Ok(false),
+            Waited::ToTheEnd => {}
         }
         // Another miss that waited for the same may have settled it first: then it is free by now.
-        device.books.lock().settle();
+        device.all_books().settle();
         Ok(true)
     }
 
@@ -200,11 +334,14 @@ impl Miss<'_> {
         match found {
             Ok(block) => {
                 let mut books = self.work.device.books.lock();
+                if self.pool != PoolId::DEFAULT {
+                    books.pools[self.pool].stats.miss_count += 1;
+                }
                 books.stats.miss_count += 1;
                 books.stats.harvest_count += u64::from(self.taken_back && pages);
                 books.stats.retry_count += u64::from(self.taken_back);
                 #[cfg(debug_assertions)]
-                books.check();
+                self.work.device.check(&mut books);
                 Ok(Some(block.address))
             }
             Err(Stop::Failed(error)) => {
@@ -213,9 +350,12 @@ impl Miss<'_> {
                 let mut books = self.work.device.books.lock();
                 if matches!(error, Error::OutOfMemory(_)) {
                     books.stats.out_of_memory_count += 1;
+                    if self.pool != PoolId::DEFAULT {
+                        books.pools[self.pool].stats.out_of_memory_count += 1;
+                    }
                 }
                 #[cfg(debug_assertions)]
-                books.check();
+                self.work.device.check(&mut books);
                 Err(error)
             }
             Err(Stop::Reset) => Ok(None),

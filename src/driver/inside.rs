@@ -124,6 +124,17 @@ impl Inside<'_> {
         })
     }
 
+    /// A new stream of the current context, which the legacy default stream does not wait for.
+    pub(crate) fn stream_create(&self) -> Result<StreamHandle, DriverError> {
+        const NON_BLOCKING: u32 = 1;
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: writes one handle that outlives the call.
+        self.call(Entry::stream_create, self.driver.table.stream_create, |f| unsafe {
+            f(&mut stream, NON_BLOCKING)
+        })?;
+        Ok(StreamHandle(stream.expose_provenance()))
+    }
+
     /// A new event, without timing, of the current context.
     pub(crate) fn event_create(&self) -> Result<Event, DriverError> {
         let mut event = std::ptr::null_mut();
@@ -154,6 +165,50 @@ impl Inside<'_> {
         self.call(Entry::context_record, self.driver.table.context_record, |f| unsafe {
             f(pointer(self.context.0), pointer(event.0))
         })
+    }
+
+    /// Makes the stream's later work wait for what the event stands behind; the host goes on.
+    ///
+    /// The handle must be valid, as for [`Inside::event_record`]; neither may be of a capture.
+    pub(crate) fn stream_wait(
+        &self,
+        stream: StreamHandle,
+        event: Event,
+    ) -> Result<(), DriverError> {
+        self.wait_for(stream, event.0)
+    }
+
+    /// The same for an event of the caller's.
+    pub(crate) fn stream_wait_foreign(
+        &self,
+        stream: StreamHandle,
+        event: usize,
+    ) -> Result<(), DriverError> {
+        self.wait_for(stream, event)
+    }
+
+    fn wait_for(&self, stream: StreamHandle, event: usize) -> Result<(), DriverError> {
+        // SAFETY: the stream and the event are valid by the rule, or by the caller's promise.
+        self.call(Entry::stream_wait, self.driver.table.stream_wait, |f| unsafe {
+            f(pointer(stream.0), pointer(event), 0)
+        })
+    }
+
+    /// Whether the stream may be capturing: also if the driver will not say.
+    pub(crate) fn may_be_capturing(&self, stream: StreamHandle) -> bool {
+        let Some(_) = self.driver.table.stream_is_capturing else { return false };
+        let mut status = 0;
+        let entry = self.driver.table.stream_is_capturing;
+        // SAFETY: writes one int that outlives the call; the stream is valid by the rule.
+        let asked = self.call(Entry::stream_is_capturing, entry, |f| unsafe {
+            f(pointer(stream.0), &mut status)
+        });
+        asked.is_err() || status != 0
+    }
+
+    /// Whether what an event of the caller's stands behind is over.
+    pub(crate) fn foreign_event_is_done(&self, event: usize) -> Result<bool, DriverError> {
+        self.event_is_done(Event(event))
     }
 
     /// Whether what the event stands behind is over.

@@ -234,6 +234,15 @@ pub fn memory_only(stats: cuddy_stats) -> cuddy_stats {
         active_peak: 0,
         reserved_peak: 0,
         live_block_peak_count: 0,
+        crossing_count: 0,
+        stream_wait_count: 0,
+        rung_own_count: 0,
+        rung_passed_count: 0,
+        rung_growth_count: 0,
+        rung_stream_wait_count: 0,
+        rung_fresh_count: 0,
+        rung_harvest_count: 0,
+        rung_host_wait_count: 0,
         ..stats
     }
 }
