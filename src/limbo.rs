@@ -86,6 +86,18 @@ impl Limbo {
         before - self.waiting.len()
     }
 
+    /// Whether a block waits that `bytes` could be cut from. Linear in the blocks that wait.
+    pub(crate) fn could_serve(&self, bytes: u64) -> bool {
+        self.waiting.iter().any(|block| block.bytes >= bytes)
+    }
+
+    /// Whether a stream uses a live block, or a block waits for it. Linear.
+    pub(crate) fn mentions(&self, stream: StreamSlot) -> bool {
+        let is = |used: &Stamp| used.stream == stream;
+        self.noted.values().any(|uses| uses.iter().any(is))
+            || self.waiting.iter().any(|block| block.uses.iter().any(is))
+    }
+
     /// What the waiting blocks wait for, block by block.
     pub(crate) fn waits(&self, mut each: impl FnMut(u64, Stamp)) {
         for block in &self.waiting {

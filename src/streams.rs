@@ -133,7 +133,7 @@ impl<E: Clone> Streams<E> {
             next: 0,
         };
         let legacy = streams.add(Key::Legacy, Kind::Legacy, 1, 0, home)?;
-        let any = streams.add(Key::Any, Kind::Everybody, 0, 0, home)?;
+        let any = streams.add(Key::Any, Kind::Everybody, usize::MAX, 0, home)?;
         let everybody = streams.add(Key::Id(u64::MAX), Kind::Everybody, 0, 0, home)?;
         debug_assert_eq!((legacy, any, everybody), (LEGACY, ANY, EVERYBODY));
         Ok(streams)
@@ -473,11 +473,6 @@ impl<E: Clone> Streams<E> {
         }
         let streams = &self.streams;
         self.slots.retain(|_, slot| streams[slot.0 as usize].kind != Kind::Retired);
-    }
-
-    /// How many streams are known.
-    pub(crate) fn len(&self) -> usize {
-        self.streams.len()
     }
 }
 

@@ -44,6 +44,22 @@ pub extern "C" fn cuddy_record_stream_ptsz(ptr: *mut c_void, stream: cuddy_strea
     memory::cuddy_record_stream(ptr, named(stream))
 }
 
+/// cuddy_free_on(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_free_on_ptsz(ptr: *mut c_void, stream: cuddy_stream) -> cuddy_status {
+    memory::cuddy_free_on(ptr, named(stream))
+}
+
+/// cuddy_note_wait(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_note_wait_ptsz(
+    device: c_int,
+    thief: cuddy_stream,
+    donor: cuddy_stream,
+) -> cuddy_status {
+    streams::cuddy_note_wait(device, named(thief), named(donor))
+}
+
 /// cuddy_stream_open(), where stream 0 is CUDDY_STREAM_PER_THREAD.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuddy_stream_open_ptsz(device: c_int, stream: cuddy_stream) -> cuddy_status {

@@ -18,8 +18,10 @@ mod grow;
 mod human;
 mod oom;
 mod open;
+mod order;
 mod pages;
 mod pools;
+mod private;
 mod reclaim;
 mod segments;
 mod share;
@@ -38,6 +40,7 @@ use self::fence::Spares;
 use self::front::Front;
 use self::pages::Pages;
 use self::pools::Claimed;
+pub(crate) use self::pools::{PoolName, PoolTerms};
 use crate::driver::{Context, Driver, StreamHandle};
 use crate::error::{DriverError, Error, sentence};
 use crate::heap::Request;
@@ -45,7 +48,7 @@ use crate::mutants::mutant;
 use crate::options::{Options, StreamTrust};
 use crate::owners::Owners;
 use crate::size;
-use crate::streams::{Home, Key, Kind};
+use crate::streams::{ANY, EVERYBODY, Home, Key, Kind};
 use crate::sync::{Lock, thread_number};
 use crate::types::{Address, DeviceId, PoolId, Stamp, StreamSlot};
 
@@ -114,8 +117,12 @@ pub(crate) struct Named {
 }
 
 impl Named {
+    /// The handle that stands for no stream in particular.
+    pub(crate) const ANY: usize = usize::MAX;
+
     fn key(self) -> Key {
         match (self.raw, self.context) {
+            (Self::ANY, _) => Key::Any,
             (0 | 1, None) => Key::Legacy,
             (2, None) => Key::Thread(thread_number()),
             (0 | 1, Some(home)) => Key::Elsewhere { context: home.id, thread: 0 },
@@ -135,7 +142,7 @@ pub(crate) struct Want {
     /// The stream that will use the block.
     pub stream: Named,
     /// The pool that the block is cut from.
-    pub pool: PoolId,
+    pub pool: PoolName,
     /// The longest that it may wait for memory, in milliseconds; `None` is as configured.
     pub wait_ms: Option<u64>,
 }
@@ -160,7 +167,7 @@ impl Device {
             return Err(self.beyond_reach(want.bytes));
         };
         if want.alignment <= size::GRANULE
-            && want.pool == PoolId::DEFAULT
+            && want.pool == PoolName::DEFAULT
             && let Some(address) = self.off_shelf(want.stream, bytes, want.bytes)
         {
             return Ok(address);
@@ -172,40 +179,93 @@ impl Device {
     fn malloc_by_books(&self, want: Want, bytes: u64) -> Result<Address, Error> {
         let key = want.stream.key();
         let wait_ms = want.wait_ms.unwrap_or(self.options.wait_ms);
-        for _ in 0..MOST_STARTS {
+        let mut starts = 0;
+        while starts < MOST_STARTS {
             let mut books = self.my_books();
             let slot = match books.streams.find(key) {
                 Some(slot) => slot,
                 None => {
                     drop(books);
+                    let vacated = self.books.lock().streams.vacated();
                     let slot = self.meet(want.stream)?;
                     books = self.my_books();
+                    if books.streams.vacated() != vacated {
+                        continue;
+                    }
                     slot
                 }
             };
+            let pool = books.pools.open(self.id, want.pool)?;
             let request = Request {
                 bytes,
                 requested: want.bytes,
                 alignment: want.alignment.max(size::GRANULE),
                 stamp: Stamp { stream: slot, epoch: 0 },
             };
-            if let Some(block) = books.take(want.pool, &request)? {
-                books.stats.hit_count += 1;
-                self.lend(&mut books, want.pool, block.address, want.stream);
+            if slot == ANY {
+                books.pools[pool].heap.prepare(EVERYBODY)?;
+                books.any_in_use = true;
+            }
+            let passing = (slot, want.stream.raw);
+            if let Some(block) = books.take(pool, &request)? {
+                books.hit(pool);
+                let due = books.streams.is_due(slot);
+                self.lend(&mut books, pool, block.address, want.stream);
+                drop(books);
+                if due {
+                    self.tend(passing);
+                }
                 return Ok(block.address);
             }
+            // The slot means this stream until the call ends.
+            books.streams.pin(slot);
+            books.pools[pool].users += 1;
             drop(books);
-            // `None`: the device was reset under us, and starts anew.
-            if let Some(address) =
-                reclaim::serve(self, want.pool, &request, (slot, want.stream.raw), wait_ms)?
+            let served = self.serve_slowly(pool, &request, passing, wait_ms);
             {
+                let books = &mut *self.books.lock();
+                books.streams.unpin(slot);
+                books.pools[pool].users -= 1;
+            }
+            // `None`: the device was reset under us, and starts anew.
+            if let Some(address) = served? {
                 let mut books = self.books.lock();
                 self.set_shelf_limit(&books);
-                self.lend(&mut books, want.pool, address, want.stream);
+                self.lend(&mut books, pool, address, want.stream);
                 return Ok(address);
             }
+            starts += 1;
         }
         Err(Error::DeviceReset(self.id.0))
+    }
+
+    /// Serves what is not in the stream's own cache as it stands: from limbo, from a shelf, from other
+    /// streams' memory that is ready, or by the ladder. `None`: the device was reset under us.
+    fn serve_slowly(
+        &self,
+        pool: PoolId,
+        request: &Request,
+        passing: (StreamSlot, usize),
+        wait_ms: u64,
+    ) -> Result<Option<Address>, Error> {
+        self.settle_for(request.bytes)?;
+        let mut books = self.all_books();
+        let due = books.streams.is_due(passing.0);
+        let mut found = books.take(pool, request)?;
+        drop(books);
+        if found.is_none() {
+            found = self.adopt_ready(pool, request)?;
+        }
+        if due {
+            self.tend(passing);
+        }
+        match found {
+            Some(block) => {
+                self.books.lock().hit(pool);
+                Ok(Some(block.address))
+            }
+            None => reclaim::serve(self, pool, request, passing, wait_ms),
+        }
     }
 
     /// Gives a block back at the point that the host has reached in the block's own stream.
@@ -220,13 +280,14 @@ impl Device {
     #[inline(never)]
     fn free_by_books(&self, pool: PoolId, address: Address) -> Result<(), Error> {
         let mut books = self.my_books();
-        let pool = books.pools.serving(address, pool);
+        let pool = books.serving(address, pool)?;
         self.know_me(&mut books);
         self.make_shelf_room(&mut books, address);
         if self.to_shelf(address) {
             return Ok(());
         }
         self.end_loan(&mut books, address)?;
+        books.give_to_everybody(pool, address)?;
         let mut begun = Vec::new();
         if !books.limbo.is_noted(address) || mutant("device-no-limbo") {
             books.release(self.id, pool, address)
@@ -234,8 +295,13 @@ impl Device {
             books.release_to_limbo(self.id, pool, address, &mut begun)
         }
         .map_err(|error| self.explain_shelved(error))?;
+        let last = pool != PoolId::DEFAULT && books.pools[pool].is_idle();
         drop(books);
         self.record(&begun);
+        if last {
+            // The block is free. What cannot go back now does so later.
+            let _ = self.reap();
+        }
         match self.options.caching {
             true => Ok(()),
             // The block is free. What there is no host memory to give back now, the next call does.
@@ -254,26 +320,13 @@ impl Device {
         address: Address,
         stream: Named,
     ) -> Result<(), Error> {
-        let slot = self.slot(stream)?;
-        let mut books = self.books.lock();
-        let pool = books.pools.serving(address, pool);
-        let block = books.live(self.id, pool, address)?;
-        if block.address != address {
-            let interior = Error::InteriorPointer { pointer: address, start: block.address };
-            return Err(self.explain_shelved(interior));
-        }
-        self.requested(&block, address)?;
-        if block.stream == slot {
-            return Ok(());
-        }
-        self.bar(address)?;
-        books.limbo.note(address, slot)
+        self.with_slot(stream, |books, slot| self.note_use(books, (pool, address), slot))
     }
 
     /// The live block that an address lies in.
     pub(crate) fn info(&self, pool: PoolId, address: Address) -> Result<Info, Error> {
         let books = self.books.lock();
-        let pool = books.pools.serving(address, pool);
+        let pool = books.serving(address, pool)?;
         let block = books.live(self.id, pool, address)?;
         let (handle, id) = books.streams.names(block.stream);
         let (bytes, requested) = (block.bytes, self.requested(&block, address)?);
@@ -282,13 +335,14 @@ impl Device {
 
     /// Keeps a stream's handle until it is retired.
     pub(crate) fn open_stream(&self, stream: Named) -> Result<(), Error> {
-        let Some(handle) = created(stream) else { return Ok(()) };
+        let Some(handle) = stream.created_or_built_in()? else { return Ok(()) };
         let id = match self.driver.has_stream_ids() {
             true => self.stream_id(handle)?,
             false => 0,
         };
         let home = self.home_of(handle)?;
         let mut books = self.books.lock();
+        self.vacate_idle(&mut books);
         self.front.end_era();
         books.streams.hold(handle.0, id, home)?;
         Ok(())
@@ -296,7 +350,7 @@ impl Device {
 
     /// Records a held stream's last fence, and never touches its handle again.
     pub(crate) fn retire_stream(&self, stream: Named) -> Result<(), Error> {
-        let Some(handle) = created(stream) else { return Ok(()) };
+        let Some(handle) = stream.created_or_built_in()? else { return Ok(()) };
         let mut books = self.books.lock();
         let Some(last) = books.streams.retire(handle.0) else {
             return Err(Error::InvalidStream(sentence!(
@@ -326,11 +380,13 @@ impl Device {
             Key::Thread(thread) => {
                 let mut books = self.books.lock();
                 let home = books.home;
+                self.vacate_idle(&mut books);
                 return books.streams.add(key, Kind::PerThread(thread), 2, 0, home);
             }
             Key::Elsewhere { .. } => {
                 let home = stream.context.unwrap_or(self.books.lock().home);
                 let mut books = self.books.lock();
+                self.vacate_idle(&mut books);
                 return books.streams.add(key, Kind::Borrowed, stream.raw, 0, home);
             }
             Key::Legacy | Key::Any | Key::Held(_) | Key::Id(_) => {}
@@ -357,7 +413,10 @@ impl Device {
         let mut books = self.books.lock();
         match books.streams.find(Key::Id(id)) {
             Some(slot) => Ok(slot),
-            None => books.streams.add(Key::Id(id), Kind::Borrowed, handle.0, id, home),
+            None => {
+                self.vacate_idle(&mut books);
+                books.streams.add(Key::Id(id), Kind::Borrowed, handle.0, id, home)
+            }
         }
     }
 

@@ -67,6 +67,8 @@ impl Device {
             generation: 0,
             lost: Default::default(),
             quarantined_outside: 0,
+            helpers: Vec::new(),
+            any_in_use: false,
             tallies: 0,
         };
         let device = Self {

@@ -18,12 +18,15 @@ use super::wait::{Until, Wait};
 use super::work::{Waited, latest};
 use crate::driver::StreamHandle;
 use crate::error::Error;
-use crate::heap::{Block, Found, Quest, Spot};
+use crate::heap::{Block, Found, Quest, Request, Spot};
 use crate::mutants::mutant;
 use crate::options::Sharing;
 use crate::streams::{ANY, Streams};
 use crate::sync::thread_number;
 use crate::types::{PoolId, Stamp};
+
+/// Whether memory with this stamp may be used.
+type Usable<'a> = &'a dyn Fn(&Streams<Fence>, Stamp) -> bool;
 
 /// How many blocks of a stream are looked at, as long as there are other ways.
 const PATIENCE: usize = 64;
@@ -186,60 +189,12 @@ impl Miss<'_> {
         }
     }
 
-    /// Looks for memory of any stream, in steps; a single block first, then neighbours.
-    fn look(
-        &mut self,
-        thorough: bool,
-        usable: &dyn Fn(&Streams<Fence>, Stamp) -> bool,
-    ) -> Result<Option<Candidate>, Error> {
-        let device = self.work.device;
-        let patience = if thorough { usize::MAX } else { PATIENCE };
-        let mut quest = Quest::new(&self.request, patience, true);
-        let own = self.request.stamp.stream;
-        let pool = self.pool;
-        loop {
-            let books = &mut *device.books.lock();
-            let Books { pools, streams, .. } = books;
-            let heap = &pools[pool].heap;
-            match heap.search(&mut quest, &mut |stamp| usable(streams, stamp), STEP) {
-                Found::NotYet => {}
-                Found::Nothing => return Ok(None),
-                Found::Spot(spot) => {
-                    let (mut stamps, mut outcome) = (Vec::new(), Ok(()));
-                    heap.stamps_of(spot, self.request.bytes, &mut |stamp| {
-                        if outcome.is_ok() && !is_ready(streams, own, stamp) {
-                            outcome = latest(&mut stamps, stamp);
-                        }
-                    });
-                    outcome?;
-                    return Ok(Some(Candidate { pool, spot, stamps }));
-                }
-            }
-        }
+    fn look(&self, thorough: bool, usable: Usable<'_>) -> Result<Option<Candidate>, Error> {
+        self.work.device.look(self.pool, &self.request, thorough, usable)
     }
 
-    /// Makes what was found this stream's, if it is still there and ready.
-    fn adopt(&mut self, found: &Candidate) -> Result<Option<Block>, Stop> {
-        let mut books = self.work.device.books.lock();
-        let own = self.request.stamp.stream;
-        let Books { pools, streams, stats, .. } = &mut *books;
-        // Memory that has passed needs no stamp; any other is this stream's from now on.
-        let (mut passed, mut crosses) = (true, false);
-        let heap = &mut pools[found.pool].heap;
-        heap.stamps_of(found.spot, self.request.bytes, &mut |stamp| {
-            passed &= streams.passed(stamp);
-            crosses |= stamp.stream != own;
-        });
-        let mut request = self.request;
-        if !passed && !mutant("device-adopted-unstamped") {
-            request.stamp.epoch = streams.epoch(own);
-        }
-        let ready =
-            &mut |stamp| is_ready(streams, own, stamp) || mutant("device-adopts-what-is-not-ready");
-        let Some(block) = heap.adopt(found.spot, &request, ready)? else { return Ok(None) };
-        stats.crossing_count += u64::from(crosses);
-        books.serve(&block);
-        Ok(Some(block))
+    fn adopt(&self, found: &Candidate) -> Result<Option<Block>, Stop> {
+        Ok(self.work.device.adopt(&self.request, found)?)
     }
 
     /// Whether memory of other streams may be used at all.
@@ -263,6 +218,89 @@ fn is_ready(streams: &Streams<Fence>, own: crate::types::StreamSlot, stamp: Stam
 }
 
 impl Device {
+    /// Free memory of other streams that a request may have at once, without asking the driver.
+    pub(super) fn adopt_ready(
+        &self,
+        pool: PoolId,
+        request: &Request,
+    ) -> Result<Option<Block>, Error> {
+        let own = request.stamp.stream;
+        if self.options.share == Sharing::Never || !self.others_have(pool, request) {
+            return Ok(None);
+        }
+        let ready = |streams: &Streams<Fence>, stamp: Stamp| is_ready(streams, own, stamp);
+        let Some(found) = self.look(pool, request, false, &ready)? else { return Ok(None) };
+        let block = self.adopt(request, &found)?;
+        if block.is_some() {
+            self.books.lock().stats.rung_passed_count += 1;
+        }
+        Ok(block)
+    }
+
+    /// Whether any other stream has anything that would do, or that would beside this one's.
+    pub(super) fn others_have(&self, pool: PoolId, request: &Request) -> bool {
+        let books = self.books.lock();
+        let heap = &books.pools[pool].heap;
+        let own = heap.holding(request.stamp.stream).free;
+        heap.figures().free > own && heap.figures().free >= request.bytes
+    }
+
+    /// Looks for memory of any stream, in steps; a single block first, then neighbours.
+    fn look(
+        &self,
+        pool: PoolId,
+        request: &Request,
+        thorough: bool,
+        usable: Usable<'_>,
+    ) -> Result<Option<Candidate>, Error> {
+        let patience = if thorough { usize::MAX } else { PATIENCE };
+        let mut quest = Quest::new(request, patience, true);
+        let own = request.stamp.stream;
+        loop {
+            let books = &mut *self.books.lock();
+            let Books { pools, streams, .. } = books;
+            let heap = &pools[pool].heap;
+            match heap.search(&mut quest, &mut |stamp| usable(streams, stamp), STEP) {
+                Found::NotYet => {}
+                Found::Nothing => return Ok(None),
+                Found::Spot(spot) => {
+                    let (mut stamps, mut outcome) = (Vec::new(), Ok(()));
+                    heap.stamps_of(spot, request.bytes, &mut |stamp| {
+                        if outcome.is_ok() && !is_ready(streams, own, stamp) {
+                            outcome = latest(&mut stamps, stamp);
+                        }
+                    });
+                    outcome?;
+                    return Ok(Some(Candidate { pool, spot, stamps }));
+                }
+            }
+        }
+    }
+
+    /// Makes what was found this stream's, if it is still there and ready.
+    fn adopt(&self, request: &Request, found: &Candidate) -> Result<Option<Block>, Error> {
+        let mut books = self.my_books();
+        let own = request.stamp.stream;
+        let Books { pools, streams, stats, .. } = &mut *books;
+        // Memory that has passed needs no stamp; any other is this stream's from now on.
+        let (mut passed, mut crosses) = (true, false);
+        let heap = &mut pools[found.pool].heap;
+        heap.stamps_of(found.spot, request.bytes, &mut |stamp| {
+            passed &= streams.passed(stamp);
+            crosses |= stamp.stream != own;
+        });
+        let mut request = *request;
+        if !passed && !mutant("device-adopted-unstamped") {
+            request.stamp.epoch = streams.epoch(own);
+        }
+        let ready =
+            &mut |stamp| is_ready(streams, own, stamp) || mutant("device-adopts-what-is-not-ready");
+        let Some(block) = heap.adopt(found.spot, &request, ready)? else { return Ok(None) };
+        stats.crossing_count += u64::from(crosses);
+        books.serve(found.pool, &block);
+        Ok(Some(block))
+    }
+
     /// Whether an event is one of plain work: over or not, but of no capture.
     fn is_plain(&self, inside: &crate::driver::Inside<'_>, fence: &Fence) -> Result<bool, Error> {
         match self.check_alive(fence.home()) {

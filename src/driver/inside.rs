@@ -124,6 +124,17 @@ impl Inside<'_> {
         })
     }
 
+    /// A new stream of the current context, which the legacy default stream does not wait for.
+    pub(crate) fn stream_create(&self) -> Result<StreamHandle, DriverError> {
+        const NON_BLOCKING: u32 = 1;
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: writes one handle that outlives the call.
+        self.call(Entry::stream_create, self.driver.table.stream_create, |f| unsafe {
+            f(&mut stream, NON_BLOCKING)
+        })?;
+        Ok(StreamHandle(stream.expose_provenance()))
+    }
+
     /// A new event, without timing, of the current context.
     pub(crate) fn event_create(&self) -> Result<Event, DriverError> {
         let mut event = std::ptr::null_mut();

@@ -310,6 +310,14 @@ impl Heap {
         n
     }
 
+    /// Makes room for a stream, so that giving blocks to it never needs memory.
+    ///
+    /// # Errors
+    /// `InvalidArgument` unless its slot is below 2^24; `HostOutOfMemory`.
+    pub fn prepare(&mut self, stream: StreamSlot) -> Result<(), Error> {
+        self.know_stream(stream)
+    }
+
     /// Refuses what is no request, and makes its stream known.
     fn admit(&mut self, request: &Request) -> Result<(), Error> {
         check_request(request)?;
