@@ -84,6 +84,10 @@ typedef struct CUstream_st *cuddy_stream;
 // A flag of a request: rather fail than wait for a stream to finish with memory.
 #define CUDDY_REQUEST_NO_WAIT 1
 
+// A flag of a pool: before a request to the default pool fails for want of memory, it may be served
+// from this one's free memory.
+#define CUDDY_POOL_USE_ON_OOM 1
+
 // What a call of Cuddy returns. Zero is success; numbers never change their meaning.
 //
 // cuddy_last_error() has the sentence that belongs to the last failure on the calling thread.
@@ -128,6 +132,10 @@ enum cuddy_status
   CUDDY_ERROR_INVALID_OPTION = 16,
   // A bug in Cuddy: please report it.
   CUDDY_ERROR_INTERNAL = 17,
+  // There is no such pool, it was destroyed, or it is not the one to be popped.
+  CUDDY_ERROR_INVALID_POOL = 18,
+  // There is no such graph, or it is not in the state that the call needs.
+  CUDDY_ERROR_INVALID_GRAPH = 19,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -155,6 +163,9 @@ typedef struct cuddy_request {
   int32_t device;
   // 0, or CUDDY_REQUEST_NO_WAIT.
   uint32_t flags;
+  // The pool: one of cuddy_pool_create(), of this device; CUDDY_POOL_CURRENT (0), the calling
+  // thread's current one; or CUDDY_POOL_DEFAULT.
+  uint64_t pool;
   // The longest that the call may wait for streams to finish with memory, in milliseconds; 0 is as
   // the option wait_ms says.
   uint64_t wait_ms;
@@ -182,6 +193,23 @@ typedef struct cuddy_block {
   // 0.
   uint32_t reserved;
 } cuddy_block;
+
+// How a pool is to be. Set the whole of it to 0, then struct_size, then what is wanted.
+//
+// Fields are added at the end only; 0 in one of them means what it meant before it was there.
+typedef struct cuddy_pool_options {
+  // sizeof(cuddy_pool_options).
+  uint64_t struct_size;
+  // The most that may be reserved in the pool, in bytes; 0 or CUDDY_NO_LIMIT for none.
+  uint64_t limit;
+  // The device's number, or CUDDY_CURRENT_DEVICE.
+  int32_t device;
+  // 0, or CUDDY_POOL_USE_ON_OOM.
+  uint32_t flags;
+} cuddy_pool_options;
+
+// A pool's name.
+typedef uint64_t cuddy_pool;
 
 // Counters of one device. All are 64 bits; bytes unless the name ends in `_count`.
 //
@@ -272,6 +300,12 @@ typedef struct cuddy_stats {
   uint64_t rung_host_wait_count;
 } cuddy_stats;
 
+// In place of a pool: the calling thread's current one.
+#define CUDDY_POOL_CURRENT 0
+
+// In place of a pool: the default one.
+#define CUDDY_POOL_DEFAULT 1
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -338,7 +372,7 @@ const char *cuddy_last_error(void);
 // that fits; memory that is free is never missed.
 cuddy_status cuddy_malloc(void **ptr, size_t bytes, int device, cuddy_stream stream);
 
-// Allocates device memory, with an alignment and a bound on waiting.
+// Allocates device memory, with an alignment, in a pool, and with a bound on waiting.
 //
 // ptr:     where to write the address.
 // request: what is wanted. Bytes of it that this version does not know must be 0.
@@ -346,6 +380,7 @@ cuddy_status cuddy_malloc(void **ptr, size_t bytes, int device, cuddy_stream str
 // Errors: as cuddy_malloc(); CUDDY_ERROR_INVALID_ARGUMENT also for a struct_size that is none, an
 // alignment that is no power of two or above 2 MiB, and flags that are not known. With a bound on
 // waiting CUDDY_ERROR_OUT_OF_MEMORY may mean that memory is there, but still in use.
+// CUDDY_ERROR_INVALID_POOL; CUDDY_ERROR_WRONG_DEVICE (the pool is of another device).
 // Thread-safe. Costs what cuddy_malloc() costs.
 cuddy_status cuddy_malloc_ex(void **ptr, const struct cuddy_request *request);
 
@@ -459,6 +494,104 @@ cuddy_status cuddy_stream_retire(int device, cuddy_stream stream);
 cuddy_status cuddy_note_wait(int device,
                              cuddy_stream thief,
                              cuddy_stream donor);
+
+// -------------------------------------------------------------------------------------------------
+// Pools
+// -------------------------------------------------------------------------------------------------
+//
+// A private pool is an isolated part of a device's memory: what is freed in it serves later requests
+// to it, and nobody else. It can have a limit of its own, it has counters of its own, and it is
+// given back as a whole. Blocks of any pool are freed with cuddy_free().
+//
+// Names of pools are never used twice. 0 and 1 name none of them: in place of a pool,
+// CUDDY_POOL_CURRENT is the one that the calling thread pushed last on the device, and
+// CUDDY_POOL_DEFAULT the device's default pool.
+
+// Makes a private pool.
+//
+// options: how it is to be.
+// pool:    where to write its name.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (a pointer is NULL, a struct_size that is none, unknown
+// flags), CUDDY_ERROR_NOT_SUPPORTED (the device has too many pools), CUDDY_ERROR_INVALID_DEVICE,
+// CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN,
+// CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+// Thread-safe. No memory is reserved before the first allocation.
+cuddy_status cuddy_pool_create(const struct cuddy_pool_options *options, cuddy_pool *pool);
+
+// Ends a pool: nothing more is allocated in it. Its blocks stay valid, and are freed as ever; with
+// the last of them its memory goes back to the driver, as soon as no work uses it any more.
+//
+// pool: a pool of cuddy_pool_create(). It may be destroyed before its blocks are freed, or after.
+//
+// Errors: CUDDY_ERROR_INVALID_POOL (no pool, or destroyed before), CUDDY_ERROR_DRIVER,
+// CUDDY_ERROR_FORKED.
+// Thread-safe. Waits for nobody: memory that work still uses goes back at a later call that needs
+// the driver.
+cuddy_status cuddy_pool_destroy(cuddy_pool pool);
+
+// Makes a pool the calling thread's current one: until it is popped, this thread's allocations on
+// the pool's device come from it, unless they name another pool.
+//
+// pool: a pool of cuddy_pool_create(), or CUDDY_POOL_DEFAULT, which goes back to the default
+//       pool on every device.
+//
+// Pools may be pushed over each other, 64 deep. Other threads are not touched.
+//
+// Errors: CUDDY_ERROR_INVALID_POOL (no pool, destroyed, or too many pushed), CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver.
+cuddy_status cuddy_pool_push(cuddy_pool pool);
+
+// Ends what this thread's last cuddy_pool_push() began.
+//
+// pool: the pool that was pushed last; it may have been destroyed meanwhile.
+//
+// Errors: CUDDY_ERROR_INVALID_POOL (nothing is pushed, or another pool was pushed last: nothing is
+// popped then), CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver.
+cuddy_status cuddy_pool_pop(cuddy_pool pool);
+
+// Fills in a pool's counters, all of one moment.
+//
+// pool:  a pool of cuddy_pool_create().
+// stats: as for cuddy_memory_stats(). Counters of what only a device has (unmapped, quarantined,
+//        waits, harvests, driver calls) are 0; reserved is what is mapped in the pool.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (stats is NULL, a struct_size that is none),
+// CUDDY_ERROR_INVALID_POOL, CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver.
+cuddy_status cuddy_pool_stats(cuddy_pool pool, struct cuddy_stats *stats);
+
+// Makes every peak of a pool what is now.
+//
+// pool: a pool of cuddy_pool_create().
+//
+// Errors: CUDDY_ERROR_INVALID_POOL, CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver.
+cuddy_status cuddy_pool_reset_peak_stats(cuddy_pool pool);
+
+// Sets the most that may be reserved in a pool.
+//
+// pool:  a pool of cuddy_pool_create().
+// bytes: the limit; 0 or CUDDY_NO_LIMIT for none. Below what is reserved now, free memory of the
+//        pool is given back, after a wait for the work that uses it; live blocks stay.
+//
+// Errors: CUDDY_ERROR_INVALID_POOL, CUDDY_ERROR_DRIVER, CUDDY_ERROR_DEVICE_RESET,
+// CUDDY_ERROR_FORKED.
+// Thread-safe.
+cuddy_status cuddy_pool_set_limit(cuddy_pool pool, size_t bytes);
+
+// Gives a pool's free memory back to the driver until at most so many bytes are reserved in it.
+// Waits for the work that still uses it.
+//
+// pool:       a pool of cuddy_pool_create(). cuddy_empty_cache() empties all pools of a device.
+// keep_bytes: bytes that may stay reserved, live blocks included; 0 gives back all that is free.
+// freed:      where to write how many bytes were given back; may be NULL.
+//
+// Errors: CUDDY_ERROR_INVALID_POOL, CUDDY_ERROR_DRIVER, CUDDY_ERROR_DEVICE_RESET,
+// CUDDY_ERROR_FORKED.
+// Thread-safe.
+cuddy_status cuddy_pool_trim(cuddy_pool pool, size_t keep_bytes, size_t *freed);
 
 // -------------------------------------------------------------------------------------------------
 // Cache

@@ -196,6 +196,7 @@ fn the_interface_only_grows() {
 #[test]
 fn c_and_rust_see_the_same_structs() {
     use cuddy::abi::memory::{cuddy_block, cuddy_request};
+    use cuddy::abi::pools::cuddy_pool_options;
     use cuddy::stats::cuddy_stats;
     let lines = interface(&Header::read(&text()));
     let mut checked = 0;
@@ -211,7 +212,8 @@ fn c_and_rust_see_the_same_structs() {
             )*
         };
     }
-    same!(cuddy_request: struct_size bytes alignment stream device flags wait_ms);
+    same!(cuddy_request: struct_size bytes alignment stream device flags pool wait_ms);
+    same!(cuddy_pool_options: struct_size limit device flags);
     same!(cuddy_block: struct_size address bytes requested offset stream device reserved);
     same!(cuddy_stats: struct_size requested requested_peak requested_total allocated
         allocated_peak allocated_total active active_peak reserved reserved_peak reserved_total

@@ -79,6 +79,11 @@ fn limits() {
 }
 
 #[test]
+fn pools() {
+    check("pools.c");
+}
+
+#[test]
 fn streams() {
     check("streams.c");
 }

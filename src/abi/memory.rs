@@ -44,6 +44,9 @@ pub struct cuddy_request {
     pub device: i32,
     /// 0, or CUDDY_REQUEST_NO_WAIT.
     pub flags: u32,
+    /// The pool: one of cuddy_pool_create(), of this device; CUDDY_POOL_CURRENT (0), the calling
+    /// thread's current one; or CUDDY_POOL_DEFAULT.
+    pub pool: u64,
     /// The longest that the call may wait for streams to finish with memory, in milliseconds; 0 is as
     /// the option wait_ms says.
     pub wait_ms: u64,
@@ -116,7 +119,7 @@ pub unsafe extern "C" fn cuddy_malloc(
     })
 }
 
-/// Allocates device memory, with an alignment and a bound on waiting.
+/// Allocates device memory, with an alignment, in a pool, and with a bound on waiting.
 ///
 /// ptr:     where to write the address.
 /// request: what is wanted. Bytes of it that this version does not know must be 0.
@@ -124,6 +127,7 @@ pub unsafe extern "C" fn cuddy_malloc(
 /// Errors: as cuddy_malloc(); CUDDY_ERROR_INVALID_ARGUMENT also for a struct_size that is none, an
 /// alignment that is no power of two or above 2 MiB, and flags that are not known. With a bound on
 /// waiting CUDDY_ERROR_OUT_OF_MEMORY may mean that memory is there, but still in use.
+/// CUDDY_ERROR_INVALID_POOL; CUDDY_ERROR_WRONG_DEVICE (the pool is of another device).
 /// Thread-safe. Costs what cuddy_malloc() costs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuddy_malloc_ex(
@@ -152,6 +156,7 @@ pub(super) unsafe fn malloc_ex(
             stream: std::ptr::null_mut(),
             device: 0,
             flags: 0,
+            pool: 0,
             wait_ms: 0,
         };
         // SAFETY: NULL is refused there; else the function's contract.
@@ -170,8 +175,8 @@ pub(super) unsafe fn malloc_ex(
             (false, some) => Some(some),
         };
         let stream = named(request.stream) as usize;
-        let cuddy_request { bytes, alignment, device, .. } = request;
-        let address = process::malloc_within(bytes, alignment, device, stream, wait_ms)?;
+        let cuddy_request { pool, bytes, alignment, device, .. } = request;
+        let address = process::malloc_in(pool, bytes, alignment, device, stream, wait_ms)?;
         // SAFETY: not NULL, and the caller promises that it may be written.
         unsafe { ptr.write(address as *mut c_void) };
         Ok(())

@@ -19,6 +19,8 @@ pub mod memory;
 
 pub mod streams;
 
+pub mod pools;
+
 pub mod cache;
 
 pub mod limits;

@@ -10,7 +10,7 @@ use super::wait::Until;
 use super::work::{Turn, Waited, Work, latest};
 use super::{Device, Store};
 use crate::error::Error;
-use crate::types::{PoolId, Stamp};
+use crate::types::Stamp;
 
 impl Device {
     /// Gives cached memory back until no more than `keep` bytes are reserved. Waits for the streams
@@ -22,7 +22,7 @@ impl Device {
             Err(error) => return Err(error),
         };
         let before = self.books.lock().stats.reserved;
-        let outcome = work.trim(keep);
+        let outcome = work.trim(keep).and_then(|()| Ok(work.reap()?));
         #[cfg_attr(not(debug_assertions), expect(unused_mut, reason = "only checks change it"))]
         let mut books = self.books.lock();
         #[cfg(debug_assertions)]
@@ -74,8 +74,11 @@ impl Work<'_> {
         }
         self.empty_limbo()?;
         let excess = excess();
-        drop(device.all_books());
-        let runs = device.claim(PoolId::DEFAULT, excess, &|_, _| true)?;
+        let from = {
+            let books = device.all_books();
+            books.some_pools(books.pools.trimmable())?
+        };
+        let runs = device.claim(&from, excess, &|_, _| true)?;
         if total(&runs) == 0 {
             return Ok(());
         }
@@ -87,7 +90,7 @@ impl Work<'_> {
     }
 
     /// Waits until no freed block is in use by another stream.
-    fn empty_limbo(&mut self) -> Result<(), Stop> {
+    pub(super) fn empty_limbo(&mut self) -> Result<(), Stop> {
         let device = self.device;
         device.settle_passed(&self.inside)?;
         let mut stamps: Vec<Stamp> = Vec::new();

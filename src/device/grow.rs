@@ -27,6 +27,13 @@ impl Miss<'_> {
             return Ok(None);
         };
         self.unreachable = false;
+        let own = self.work.device.books.lock().pools[self.pool].room();
+        self.bounded = own < need;
+        if self.bounded {
+            self.obtainable = 0;
+            self.short = need - own;
+            return Ok(None);
+        }
         self.short = self.fill(need, page)?;
         if self.short > 0 {
             return Ok(None);
@@ -173,7 +180,8 @@ impl Miss<'_> {
         let mut books = self.work.device.my_books();
         let block = books.pools[self.pool].heap.commit_growth(plan)?;
         books.stats.unmapped -= bytes;
-        books.serve(&block);
+        books.pools.grew(self.pool, bytes);
+        books.serve(self.pool, &block);
         self.work.device.note_peaks(&mut books);
         Ok(block)
     }

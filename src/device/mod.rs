@@ -21,6 +21,7 @@ mod open;
 mod order;
 mod pages;
 mod pools;
+mod private;
 mod reclaim;
 mod segments;
 mod share;
@@ -39,6 +40,7 @@ use self::fence::Spares;
 use self::front::Front;
 use self::pages::Pages;
 use self::pools::Claimed;
+pub(crate) use self::pools::{PoolName, PoolTerms};
 use crate::driver::{Context, Driver, StreamHandle};
 use crate::error::{DriverError, Error, sentence};
 use crate::heap::Request;
@@ -140,7 +142,7 @@ pub(crate) struct Want {
     /// The stream that will use the block.
     pub stream: Named,
     /// The pool that the block is cut from.
-    pub pool: PoolId,
+    pub pool: PoolName,
     /// The longest that it may wait for memory, in milliseconds; `None` is as configured.
     pub wait_ms: Option<u64>,
 }
@@ -165,7 +167,7 @@ impl Device {
             return Err(self.beyond_reach(want.bytes));
         };
         if want.alignment <= size::GRANULE
-            && want.pool == PoolId::DEFAULT
+            && want.pool == PoolName::DEFAULT
             && let Some(address) = self.off_shelf(want.stream, bytes, want.bytes)
         {
             return Ok(address);
@@ -193,6 +195,7 @@ impl Device {
                     slot
                 }
             };
+            let pool = books.pools.open(self.id, want.pool)?;
             let request = Request {
                 bytes,
                 requested: want.bytes,
@@ -200,14 +203,14 @@ impl Device {
                 stamp: Stamp { stream: slot, epoch: 0 },
             };
             if slot == ANY {
-                books.pools[want.pool].heap.prepare(EVERYBODY)?;
+                books.pools[pool].heap.prepare(EVERYBODY)?;
                 books.any_in_use = true;
             }
             let passing = (slot, want.stream.raw);
-            if let Some(block) = books.take(want.pool, &request)? {
-                books.stats.hit_count += 1;
+            if let Some(block) = books.take(pool, &request)? {
+                books.hit(pool);
                 let due = books.streams.is_due(slot);
-                self.lend(&mut books, want.pool, block.address, want.stream);
+                self.lend(&mut books, pool, block.address, want.stream);
                 drop(books);
                 if due {
                     self.tend(passing);
@@ -216,14 +219,19 @@ impl Device {
             }
             // The slot means this stream until the call ends.
             books.streams.pin(slot);
+            books.pools[pool].users += 1;
             drop(books);
-            let served = self.serve_slowly(want.pool, &request, passing, wait_ms);
-            self.books.lock().streams.unpin(slot);
+            let served = self.serve_slowly(pool, &request, passing, wait_ms);
+            {
+                let books = &mut *self.books.lock();
+                books.streams.unpin(slot);
+                books.pools[pool].users -= 1;
+            }
             // `None`: the device was reset under us, and starts anew.
             if let Some(address) = served? {
                 let mut books = self.books.lock();
                 self.set_shelf_limit(&books);
-                self.lend(&mut books, want.pool, address, want.stream);
+                self.lend(&mut books, pool, address, want.stream);
                 return Ok(address);
             }
             starts += 1;
@@ -253,7 +261,7 @@ impl Device {
         }
         match found {
             Some(block) => {
-                self.books.lock().stats.hit_count += 1;
+                self.books.lock().hit(pool);
                 Ok(Some(block.address))
             }
             None => reclaim::serve(self, pool, request, passing, wait_ms),
@@ -272,7 +280,7 @@ impl Device {
     #[inline(never)]
     fn free_by_books(&self, pool: PoolId, address: Address) -> Result<(), Error> {
         let mut books = self.my_books();
-        let pool = books.pools.serving(address, pool);
+        let pool = books.serving(address, pool)?;
         self.know_me(&mut books);
         self.make_shelf_room(&mut books, address);
         if self.to_shelf(address) {
@@ -287,8 +295,13 @@ impl Device {
             books.release_to_limbo(self.id, pool, address, &mut begun)
         }
         .map_err(|error| self.explain_shelved(error))?;
+        let last = pool != PoolId::DEFAULT && books.pools[pool].is_idle();
         drop(books);
         self.record(&begun);
+        if last {
+            // The block is free. What cannot go back now does so later.
+            let _ = self.reap();
+        }
         match self.options.caching {
             true => Ok(()),
             // The block is free. What there is no host memory to give back now, the next call does.
@@ -313,7 +326,7 @@ impl Device {
     /// The live block that an address lies in.
     pub(crate) fn info(&self, pool: PoolId, address: Address) -> Result<Info, Error> {
         let books = self.books.lock();
-        let pool = books.pools.serving(address, pool);
+        let pool = books.serving(address, pool)?;
         let block = books.live(self.id, pool, address)?;
         let (handle, id) = books.streams.names(block.stream);
         let (bytes, requested) = (block.bytes, self.requested(&block, address)?);

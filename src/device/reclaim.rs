@@ -20,6 +20,8 @@ pub(super) struct Miss<'d> {
     pub plan: Option<Growth>,
     /// Bytes of free memory that the place takes in beside its new pages.
     pub beside: u64,
+    /// The pool's own limit is what stands in the way: memory of others is no help.
+    pub bounded: bool,
     /// Bytes that are lacking to carry the plan out.
     pub short: u64,
     /// Bytes that could still be got from the driver when `short` was found.
@@ -82,6 +84,7 @@ pub(super) fn serve(
         request: *request,
         plan: None,
         beside: 0,
+        bounded: false,
         short: 0,
         obtainable: 0,
         created: 0,
@@ -114,6 +117,8 @@ impl Miss<'_> {
             if let Some(block) = self.share(Self::adopt_ready)? {
                 return self.served_by(Rung::Passed, block);
             }
+            // What destroyed pools leave behind goes back.
+            self.work.reap()?;
             // 3. Fresh memory, as long as growth is small.
             if self.may_grow_freely()
                 && let Some(block) = self.grow()?
@@ -137,6 +142,10 @@ impl Miss<'_> {
             // 6. Pages and segments that nobody uses, and that lie elsewhere.
             if self.take_back_passed()? {
                 continue;
+            }
+            // Memory of a private pool that was made to help out.
+            if let Some(block) = self.borrow()? {
+                return self.served_by(Rung::Passed, block);
             }
             // 7. A wait for the last users of memory that would be enough, and for nobody else.
             if self.waits_at_all() && self.wait_for_memory()? {
@@ -220,6 +229,24 @@ impl Miss<'_> {
         Ok(found)
     }
 
+    /// A block out of a pool that serves the default one rather than let it fail.
+    fn borrow(&mut self) -> Result<Option<Block>, Stop> {
+        if self.pool != PoolId::DEFAULT {
+            return Ok(None);
+        }
+        let mut books = self.work.device.books.lock();
+        let mut after = PoolId::DEFAULT;
+        // One by one, by number: a list would need host memory.
+        loop {
+            let next = books.pools.lenders().find(|&pool| pool > after);
+            let Some(pool) = next else { return Ok(None) };
+            if let Some(block) = books.take(pool, &self.request)? {
+                return Ok(Some(block));
+            }
+            after = pool;
+        }
+    }
+
     fn grow(&mut self) -> Result<Option<Block>, Stop> {
         match self.work.device.store {
             Store::Pages(page) => self.grow_pages(page),
@@ -233,7 +260,10 @@ impl Miss<'_> {
         let stats = device.all_books().stats;
         let most = if device.shows_free_memory { device.total } else { u64::MAX };
         let held = stats.allocated + stats.quarantined;
-        stats.limit.min(most).saturating_sub(held) < self.request.bytes
+        let books = device.books.lock();
+        let pool = &books.pools[self.pool];
+        let room = pool.terms.limit.saturating_sub(pool.heap.figures().allocated);
+        stats.limit.min(most).saturating_sub(held).min(room) < self.request.bytes
     }
 
     /// Whether the request could be served if everything that is not live were at hand: `bytes` of
@@ -304,6 +334,9 @@ impl Miss<'_> {
         match found {
             Ok(block) => {
                 let mut books = self.work.device.books.lock();
+                if self.pool != PoolId::DEFAULT {
+                    books.pools[self.pool].stats.miss_count += 1;
+                }
                 books.stats.miss_count += 1;
                 books.stats.harvest_count += u64::from(self.taken_back && pages);
                 books.stats.retry_count += u64::from(self.taken_back);
@@ -317,6 +350,9 @@ impl Miss<'_> {
                 let mut books = self.work.device.books.lock();
                 if matches!(error, Error::OutOfMemory(_)) {
                     books.stats.out_of_memory_count += 1;
+                    if self.pool != PoolId::DEFAULT {
+                        books.pools[self.pool].stats.out_of_memory_count += 1;
+                    }
                 }
                 #[cfg(debug_assertions)]
                 self.work.device.check(&mut books);

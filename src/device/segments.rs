@@ -17,7 +17,12 @@ impl Miss<'_> {
     /// Gets a segment and cuts the block from it. `None` if memory lacks; `short` says how much.
     pub(super) fn grow_segment(&mut self) -> Result<Option<Block>, Stop> {
         for bytes in self.sizes() {
-            let room = self.work.device.books.lock().room();
+            let (room, own) = {
+                let books = self.work.device.books.lock();
+                (books.room(), books.pools[self.pool].room())
+            };
+            self.bounded = own < room;
+            let room = room.min(own);
             self.obtainable = room;
             if bytes > room {
                 self.short = bytes - room;
@@ -76,6 +81,7 @@ impl Miss<'_> {
             return Err(error.into());
         }
         books.stats.grew(bytes);
+        books.pools.grew(self.pool, bytes);
         let block = books.take(self.pool, &self.request)?;
         device.note_peaks(&mut books);
         block.ok_or(Stop::Failed(Error::Internal("a new segment does not fit its request")))
@@ -109,6 +115,7 @@ impl Work<'_> {
         let mut books = device.books.lock();
         books.pools[pool].heap.commit_remove(run)?;
         books.stats.shrank(run.bytes);
+        books.pools.shrank(pool, run.bytes);
         Ok(run.bytes)
     }
 
@@ -126,6 +133,7 @@ impl Work<'_> {
             books.pools[pool].heap.commit_remove(run)?;
             books.stats.quarantined -= run.bytes;
             books.stats.shrank(run.bytes);
+            books.pools.shrank(pool, run.bytes);
         }
         Ok(())
     }
@@ -144,7 +152,7 @@ impl Device {
     fn pass_back_now(&self, pool: PoolId) -> Result<(), Error> {
         let Turn::Mine(mut work) = Work::begin(self, None)? else { return Ok(()) };
         self.settle_passed(&work.inside)?;
-        let segments = self.claim(pool, u64::MAX, &|_, _| true)?;
+        let segments = self.claim(&[pool], u64::MAX, &|_, _| true)?;
         let mut outcome = Ok(());
         for segment in segments {
             if let Err(error) = work.free_segment(segment) {

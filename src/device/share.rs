@@ -297,7 +297,7 @@ impl Device {
             &mut |stamp| is_ready(streams, own, stamp) || mutant("device-adopts-what-is-not-ready");
         let Some(block) = heap.adopt(found.spot, &request, ready)? else { return Ok(None) };
         stats.crossing_count += u64::from(crosses);
-        books.serve(&block);
+        books.serve(found.pool, &block);
         Ok(Some(block))
     }
 

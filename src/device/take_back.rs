@@ -43,18 +43,16 @@ impl Store {
 }
 
 impl Device {
-    /// Claims free memory of at least `bytes`, if there is so much, for a request to a pool: of the
-    /// pool's givers, in their order; whose last users are `usable`. In steps: nobody waits long for
-    /// the books.
+    /// Claims free memory of at least `bytes`, if there is so much: of these pools, in this order;
+    /// whose last users are `usable`. In steps: nobody waits long for the books.
     pub(super) fn claim(
         &self,
-        pool: PoolId,
+        from: &[PoolId],
         bytes: u64,
         usable: &dyn Fn(&Streams<Fence>, Stamp) -> bool,
     ) -> Result<Vec<Claimed>, Error> {
         let mut claimed = Vec::new();
-        let givers = self.books.lock().givers(pool)?;
-        for giver in givers {
+        for &giver in from {
             let missing = bytes.saturating_sub(total(&claimed));
             if missing == 0 {
                 break;
@@ -80,7 +78,8 @@ impl Device {
         let runs = loop {
             let books = &mut *self.books.lock();
             let Books { pools, streams, .. } = books;
-            let heap = &mut pools[pool].heap;
+            // Gone with its last block, while we were on our way.
+            let Some(heap) = pools.get_mut(pool).map(|pool| &mut pool.heap) else { return Ok(()) };
             let usable = |stamp| usable(streams, stamp);
             match self.store {
                 Store::Segments => break heap.claim_segments(bytes, &usable)?,
@@ -141,7 +140,9 @@ impl Miss<'_> {
         let own = self.request.stamp.stream;
         let books = self.work.device.books.lock();
         let mut holdings: Vec<(u64, StreamSlot)> = Vec::new();
-        for giver in books.pools.givers(self.pool) {
+        let helps = |giver: &PoolId| !self.bounded || *giver == self.pool;
+        let all = books.pools.givers(self.pool).filter(helps);
+        for giver in all {
             let heap = &books.pools[giver].heap;
             for stream in heap.streams_with_free() {
                 let bytes = heap.holding(stream).releasable;
@@ -187,7 +188,7 @@ impl Miss<'_> {
             streams.passed(stamp) || waited.contains(&stamp.stream)
         };
         let device = self.work.device;
-        let runs = device.claim(self.pool, self.short, &usable)?;
+        let runs = device.claim(&self.givers()?, self.short, &usable)?;
         if total(&runs) >= self.short {
             return Ok(runs);
         }
@@ -195,11 +196,20 @@ impl Miss<'_> {
         Ok(Vec::new())
     }
 
+    /// The pools whose memory helps this request.
+    fn givers(&self) -> Result<Vec<PoolId>, Error> {
+        let books = self.work.device.books.lock();
+        match self.bounded {
+            true => books.some_pools(std::iter::once(self.pool)),
+            false => books.some_pools(books.pools.givers(self.pool)),
+        }
+    }
+
     /// Gives the plan up and claims all that is free, if the request could be served from it.
     fn claim_everything(&mut self) -> Result<Vec<Claimed>, Stop> {
         let device = self.work.device;
         self.drop_plan()?;
-        let runs = device.claim(self.pool, u64::MAX, &|_, _| true)?;
+        let runs = device.claim(&self.givers()?, u64::MAX, &|_, _| true)?;
         if !runs.is_empty() && self.is_possible(total(&runs)) {
             return Ok(runs);
         }

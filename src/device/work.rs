@@ -210,7 +210,9 @@ impl<'d> Work<'d> {
                 pages.keep(memory);
             }
         }
-        self.device.books.lock().stats.unmapped += run.bytes;
+        let mut books = self.device.books.lock();
+        books.stats.unmapped += run.bytes;
+        books.pools.shrank(pool, run.bytes);
         Ok(run.bytes)
     }
 }
@@ -232,6 +234,7 @@ impl Device {
             let live = pool.heap.blocks().filter(|block| block.state == BlockState::Live);
             books.lost.extend(live.map(|block| block.address.0));
             pool.heap = Heap::new(page)?;
+            pool.stats.lose_everything();
         }
         books.limbo = Default::default();
         books.streams.reset(home);

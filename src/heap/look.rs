@@ -2,7 +2,7 @@
 //! Looking at the heap without changing it: figures, and what stands at an address.
 
 use super::slab::{NIL, State};
-use super::{BlockState, BlockView, Figures, Heap, Holding, Standing, tree};
+use super::{BlockState, BlockView, Figures, Heap, Holding, PageRun, Standing, tree};
 use crate::types::{Address, Stamp, StreamSlot};
 
 /// The stamp of addresses with no page: nobody has used it.
@@ -37,6 +37,16 @@ impl Heap {
     /// The size of the largest gap, 0 without any. Constant time.
     pub fn largest_gap(&self) -> u64 {
         tree::largest(&self.slab, self.gaps)
+    }
+
+    /// Whether the address lies in one of the ranges and segments. O(log n) for n of them.
+    pub fn covers(&self, address: Address) -> bool {
+        self.segment_of(address.0).is_some()
+    }
+
+    /// The ranges and segments: where each starts, and its bytes.
+    pub fn ranges(&self) -> impl Iterator<Item = PageRun> + '_ {
+        self.segments.iter().map(|it| PageRun { address: Address(it.start), bytes: it.bytes })
     }
 
     /// What stands at an address: for messages about addresses that are not what they should be.

@@ -8,6 +8,7 @@
 
 mod configuration;
 mod facts;
+mod pools;
 mod start;
 
 use std::fmt::Write;
@@ -22,6 +23,10 @@ use crate::types::{Address, DeviceId, PoolId};
 
 pub use self::configuration::{option, options, rejected_options, set_option};
 pub use self::facts::{DeviceFacts, device_count, device_facts, driver_calls, driver_version};
+pub use self::pools::{
+    CURRENT_POOL, DEFAULT_POOL, PoolOptions, pool_create, pool_destroy, pool_empty_cache, pool_pop,
+    pool_push, pool_reset_peaks, pool_set_limit, pool_stats, pool_trim,
+};
 
 /// In place of a device's number: the device of the calling thread's current CUDA context, or
 /// device 0 if it has none.
@@ -57,11 +62,14 @@ pub struct BlockInfo {
 /// Default streams (0, 1 and 2) are those of the device's primary context; with
 /// [`CURRENT_DEVICE`], of the current context.
 pub fn malloc(bytes: u64, alignment: u64, device: i32, stream: usize) -> Result<u64, Error> {
-    malloc_within(bytes, alignment, device, stream, None)
+    malloc_in(CURRENT_POOL, bytes, alignment, device, stream, None)
 }
 
-/// The same, waiting for memory no longer than `wait_ms` milliseconds; `None` is as configured.
-pub fn malloc_within(
+/// The same in a pool: one of [`pool_create`], [`CURRENT_POOL`] or [`DEFAULT_POOL`]; and waiting for
+/// memory no longer than `wait_ms` milliseconds; `None` is as configured.
+#[inline]
+pub fn malloc_in(
+    pool: u64,
     bytes: u64,
     alignment: u64,
     device: i32,
@@ -78,8 +86,8 @@ pub fn malloc_within(
     }
     let process = started()?;
     let (device, stream) = process.place(device, stream)?;
-    let want =
-        Want { bytes, alignment: alignment.max(GRANULE), stream, pool: PoolId::DEFAULT, wait_ms };
+    let pool = self::pools::pool_on(device, pool)?;
+    let want = Want { bytes, alignment: alignment.max(GRANULE), stream, pool, wait_ms };
     device.malloc(want).map(|address| address.0)
 }
 

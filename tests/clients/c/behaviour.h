@@ -35,7 +35,7 @@ static inline void note(int line, const char *what, long long got) {
 static inline void behaved(const char *name) {
     behaviours++;
     if (broken)
-        printf("failed %s: %s\n", name, why);
+        printf("failed %s -- %s\n", name, why);
     else
         printf("passed %s\n", name);
     failures += broken;

@@ -1,7 +1,7 @@
 """A behaviour: one named thing that a client does, and the check that it did it right.
 
 A program declares behaviours in order and ends with `run()`. Each prints one line, `passed NAME`,
-`failed NAME: why` or `skipped NAME: why`; the last line is `end N`. A program that dies has no such
+`failed NAME -- why` or `skipped NAME -- why`; the last line is `end N`. A program that dies has no such
 line, which tests/clients/run counts as a failure.
 """
 
@@ -55,12 +55,12 @@ def run():
             check()
             print(f"passed {name}")
         except Skip as why:
-            print(f"skipped {name}: {why}")
+            print(f"skipped {name} -- {why}")
         except BaseException as error:  # noqa: BLE001: whatever it is, it is a failure
             failed += 1
             traceback.print_exc()
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            print(f"failed {name}: {reason[:400]}")
+            reason = " ".join(f"{type(error).__name__}: {error}".replace(" -- ", " ").split())
+            print(f"failed {name} -- {reason[:400]}")
         sys.stdout.flush()
     print(f"end {len(_BEHAVIOURS)}", flush=True)
     sys.exit(1 if failed else 0)

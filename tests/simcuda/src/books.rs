@@ -101,6 +101,7 @@ impl Books {
     }
 
     /// A call begins.
+    #[inline]
     pub fn count(&mut self, page: usize) -> &Function {
         self.total += 1;
         self.serial += 1;
@@ -109,6 +110,7 @@ impl Books {
     }
 
     /// One page.
+    #[inline]
     pub fn function(&self, page: usize) -> &Function {
         &self.functions[page]
     }

@@ -4,7 +4,7 @@
 //! program; kernels that take real time have a thread each. When such work is over it is finished in
 //! the engine, unless the simulator was reset meanwhile.
 
-use crate::call::{Call, IN_HOST_FUNCTION};
+use crate::call::{Call, in_host_function};
 use crate::engine::OpKey;
 use crate::memory::ipc::SharedEvent;
 use crate::work::HostFunction;
@@ -65,9 +65,9 @@ impl Job {
                 }
             }
             Task::Function(function) => {
-                IN_HOST_FUNCTION.set(true);
+                in_host_function(true);
                 call_function(function);
-                IN_HOST_FUNCTION.set(false);
+                in_host_function(false);
             }
         }
         let mut call = Call::internal("a host function");

@@ -13,6 +13,7 @@
 
 pub mod api;
 pub mod books;
+pub mod by_handle;
 pub mod call;
 pub mod checker;
 pub mod config;
@@ -22,6 +23,7 @@ pub mod entries;
 pub mod faults;
 pub mod hand_off;
 pub mod journal;
+pub mod kernels;
 pub mod machine;
 pub mod memory;
 pub mod report;

@@ -23,6 +23,9 @@ pub fn run(memory: &Memory, work: &Work) -> Result<(), Fault> {
             view.copy_rows(*to, *from, *width, *rows, staged.as_deref())
         }
         Body::Kernel(kernel) => view.kernel(*kernel),
+        Body::Declared(uses) => {
+            uses.iter().try_for_each(|it| view.check(it.at, it.bytes, it.write))
+        }
         Body::Publish(event, record) => {
             event.finish(*record);
             Ok(())

@@ -4,9 +4,11 @@
 //! belong to the process.
 
 use crate::books::Books;
+use crate::by_handle::ByHandle;
 use crate::config::Config;
 use crate::engine::{ContextKey, Engine, EventKey, OpKey, StreamKey, StreamKind, ThreadKey};
 use crate::faults::Faults;
+use crate::kernels::Kernels;
 use crate::memory::Memory;
 use crate::memory::table::Kind;
 use crate::slots::Slots;
@@ -23,6 +25,8 @@ pub struct Device {
     pub flags: u32,
     /// Contexts created since the beginning.
     pub contexts_created: u64,
+    /// The error of a context that work of this process spoilt there: later ones have it too.
+    pub error: Option<Code>,
 }
 
 /// A live context.
@@ -98,6 +102,30 @@ pub struct Function {
     pub context: u64,
     /// Its name, as C wants it.
     pub name: Box<std::ffi::CStr>,
+    /// The attributes that were set.
+    pub attributes: HashMap<i32, i32>,
+    /// The library's kernel that it is, if it is one.
+    pub kernel: Option<u64>,
+}
+
+/// A library: code that belongs to no context.
+#[derive(Debug, Default)]
+pub struct Library {
+    /// The kernels asked for, by name.
+    pub kernels: HashMap<String, u64>,
+    /// Its modules, by context.
+    pub modules: HashMap<u64, u64>,
+}
+
+/// A kernel of a library.
+#[derive(Debug)]
+pub struct LibraryKernel {
+    /// Its library.
+    pub library: u64,
+    /// Its name, as C wants it.
+    pub name: Box<std::ffi::CStr>,
+    /// The attributes that were set, by device and number.
+    pub attributes: HashMap<(u32, i32), i32>,
 }
 
 /// What is known of a host thread.
@@ -123,7 +151,7 @@ pub struct State {
     /// The devices.
     pub devices: Vec<Device>,
     /// Live contexts by handle.
-    pub contexts: BTreeMap<u64, Context>,
+    pub contexts: ByHandle<Context>,
     /// Created streams.
     pub streams: Slots<Stream>,
     /// Events.
@@ -132,6 +160,10 @@ pub struct State {
     pub modules: Slots<Module>,
     /// Functions.
     pub functions: Slots<Function>,
+    /// Libraries.
+    pub libraries: Slots<Library>,
+    /// Their kernels.
+    pub library_kernels: Slots<LibraryKernel>,
     /// Memory.
     pub memory: Memory,
     /// Order and time.
@@ -140,6 +172,8 @@ pub struct State {
     pub books: Books,
     /// Rules for failing.
     pub faults: Faults,
+    /// What kernels use.
+    pub kernels: Kernels,
     /// Work that runs on another thread.
     pub in_flight: HashSet<OpKey>,
     /// What the last control call complained of.
@@ -167,15 +201,18 @@ impl State {
             started: false,
             generation: 0,
             devices: Vec::new(),
-            contexts: BTreeMap::new(),
+            contexts: ByHandle::default(),
             streams: Slots::new(1),
             events: Slots::new(2),
             modules: Slots::new(3),
             functions: Slots::new(4),
+            libraries: Slots::new(20),
+            library_kernels: Slots::new(21),
             memory: Memory::empty(),
             engine: Engine::new(),
             books: Books::default(),
             faults: Faults::default(),
+            kernels: Kernels::default(),
             in_flight: HashSet::new(),
             complaint: String::new(),
             threads: Vec::new(),
@@ -204,6 +241,14 @@ impl State {
                 code::INVALID_VALUE
             })?;
         }
+        if !config.kernels.is_empty() {
+            let file = &config.kernels;
+            let text = std::fs::read_to_string(file).map_err(|why| why.to_string());
+            text.and_then(|text| self.kernels.declare_all(&text)).map_err(|why| {
+                eprintln!("simcuda: SIMCUDA_KERNELS={file}: {why}");
+                code::INVALID_VALUE
+            })?;
+        }
         self.config = config;
         self.started = true;
         Ok(())
@@ -224,6 +269,7 @@ impl State {
     }
 
     /// The record of a host thread.
+    #[inline]
     pub fn thread(&mut self, number: u64) -> &mut Thread {
         let index = number as usize;
         if self.threads.len() <= index {
@@ -233,6 +279,7 @@ impl State {
     }
 
     /// The engine's key of a host thread.
+    #[inline]
     pub fn thread_key(&mut self, number: u64) -> ThreadKey {
         if let Some(key) = self.thread(number).key {
             return key;
@@ -271,7 +318,7 @@ impl State {
             primary,
             legacy: (legacy, self.unique()),
             per_thread: HashMap::new(),
-            error: None,
+            error: self.devices[device as usize].error,
             limits: BTreeMap::new(),
             cache_config: 0,
         };
@@ -302,6 +349,9 @@ impl State {
         }
         self.modules.remove_all(|m| m.context == handle);
         self.functions.remove_all(|f| f.context == handle);
+        for library in self.libraries.values_mut() {
+            library.modules.remove(&handle);
+        }
         self.memory.table.forget_context(handle);
         self.engine.destroy_context(context.key);
     }
@@ -313,6 +363,7 @@ impl State {
             "events" => Some(self.events.count() as u64),
             "contexts" => Some(self.contexts.len() as u64),
             "modules" => Some(self.modules.count() as u64),
+            "libraries" => Some(self.libraries.count() as u64),
             _ => self.memory.count(what),
         }
     }

@@ -111,7 +111,7 @@ impl Call {
         duration_ns: u64,
         label: impl FnOnce() -> String,
     ) -> OpKey {
-        let engine = !matches!(body, Body::Kernel(_));
+        let engine = !matches!(body, Body::Kernel(_) | Body::Declared(_));
         let actor = Actor { device: stream.device, context: stream.context, engine };
         let on = self.engine.checker_ref().is_on();
         let (accesses, wrong) = if on { self.judge(actor, &body) } else { Default::default() };

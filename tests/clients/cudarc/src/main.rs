@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let context = match CudaContext::new(0) {
         Ok(context) => context,
         Err(error) => {
-            println!("failed the device is opened: {error}");
+            println!("failed the device is opened -- {error}");
             return ExitCode::FAILURE;
         }
     };
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
             Ok(()) => println!("passed {name}"),
             Err(why) => {
                 good = false;
-                println!("failed {name}: {why}");
+                println!("failed {name} -- {why}");
             }
         }
     }
@@ -130,7 +130,7 @@ fn drops(context: &Arc<CudaContext>) -> Outcome {
     hold(context.mem_get_info()?.0 <= before - GIB, "1 GiB was allocated, and is not missed")?;
     drop(slices);
     stream.synchronize()?;
-    hold(context.mem_get_info()?.0 == before, "the memory did not come back")
+    hold(context.mem_get_info()?.0 >= before, "the memory did not come back")
 }
 
 fn out_of_memory(context: &Arc<CudaContext>) -> Outcome {

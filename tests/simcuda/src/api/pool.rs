@@ -202,6 +202,10 @@ pub fn allocate_on(
     require(bytes > 0, code::INVALID_VALUE)?;
     let rounded = bytes.checked_next_multiple_of(ALIGNMENT).ok_or(code::OUT_OF_MEMORY)?;
     call.engine.checker().keep_order();
+    let state = &mut **call;
+    if let Some(pool) = state.memory.pool_mut(pool) {
+        pool.join_all(|mark| state.engine.is_done(mark.event));
+    }
     let start = place(call, stream, pool, rounded)?;
     let marks = call.memory.give_out(pool, start, bytes)?;
     let thread = call.key();
@@ -321,15 +325,8 @@ pub fn free_now(call: &mut Call, block: Block) {
 
 fn give_back(call: &mut Call, block: &Block, mark: Option<Mark>) {
     call.memory.table.remove_block(block.start);
-    let state = &mut **call;
-    let engine = &state.engine;
-    if let Some(pool) = state.memory.pool_mut(block.pool) {
-        let opportunistic = pool.policy.opportunistic;
-        let alike = |a: &Mark, b: &Mark| {
-            let done = engine.is_done(a.event) && engine.is_done(b.event);
-            opportunistic && a.stream == b.stream && done
-        };
-        pool.give(block.start, block.bytes.next_multiple_of(ALIGNMENT), mark, alike);
+    if let Some(pool) = call.memory.pool_mut(block.pool) {
+        pool.give(block.start, block.bytes.next_multiple_of(ALIGNMENT), mark);
     }
     tidy(call, block.pool);
     if call.memory.pool(block.pool).is_some_and(|p| p.destroyed) {

@@ -53,12 +53,48 @@ impl<W, F: Flaw> Engine<W, F> {
 
     /// The event now stands for the stream's work so far.
     pub fn record(&mut self, t: ThreadKey, event: EventKey, stream: StreamKey) {
+        if let Some(end_ns) = self.idle_since(stream.0) {
+            return self.record_done(event, stream, end_ns);
+        }
         let slot = self.order_next(t, stream.0);
         let clock = slot.map(|slot| self.checker.order.clock(slot).clone());
         let op = self.add(New { event: event.0, ..self.new_on(stream.0) });
         self.wait_for_earlier(op, stream.0);
         self.set_record(event, Record { op, clock, end_ns: None, stream: stream.0 });
         self.queued(op);
+    }
+
+    /// From when on a record on this stream would be done, if it would be done before anything else
+    /// can happen, and nobody watches.
+    fn idle_since(&self, stream: u64) -> Option<u64> {
+        if self.schedule != Schedule::Eager || self.checker.keeps_order() || !self.is_quiet() {
+            return None;
+        }
+        let s = self.streams.get(&stream).filter(|s| !self.pending.is_pending(s.tail))?;
+        let mut end_ns = self.now_ns.max(s.end_ns);
+        match s.kind {
+            StreamKind::NonBlocking => {}
+            StreamKind::Legacy => return None,
+            StreamKind::Blocking | StreamKind::PerThread => {
+                let legacy = self.contexts.get(&s.context)?.legacy;
+                if let Some(l) = legacy.and_then(|key| self.streams.get(&key)) {
+                    if self.pending.is_pending(l.tail) {
+                        return None;
+                    }
+                    end_ns = end_ns.max(l.end_ns);
+                }
+            }
+        }
+        Some(end_ns)
+    }
+
+    fn record_done(&mut self, event: EventKey, stream: StreamKey, end_ns: u64) {
+        let op = OpKey::new(self.new_number(), 0);
+        self.asked_in_vain = 0;
+        self.set_record(event, Record { op, clock: None, end_ns: Some(end_ns), stream: stream.0 });
+        if let Some(s) = self.streams.get_mut(&stream.0) {
+            s.end_ns = end_ns;
+        }
     }
 
     /// The event now stands for all work of the context so far, on streams of every kind.
