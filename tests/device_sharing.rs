@@ -41,7 +41,7 @@ fn is_out_of_memory(outcome: &Result<u64, Error>) -> bool {
 
 /// A bound so small that nobody waits.
 fn without_waiting(bytes: u64, stream: usize) -> Result<u64, Error> {
-    process::malloc_within(bytes, 0, 0, stream, Some(0))
+    process::malloc_in(process::CURRENT_POOL, bytes, 0, 0, stream, Some(0))
 }
 
 fn fill_and_free(machine: &Machine, stream: usize, block: u64, bytes: u64) {
@@ -319,7 +319,7 @@ fn pytorch_s1_no_wait_fails_and_succeeds_later() {
         process::record_stream(x, s1).expect("live");
         process::free(x).expect("live");
         assert!(is_out_of_memory(&without_waiting(16 * MIB, s0)));
-        let within = process::malloc_within(16 * MIB, 0, 0, s0, Some(5));
+        let within = process::malloc_in(process::CURRENT_POOL, 16 * MIB, 0, 0, s0, Some(5));
         assert!(is_out_of_memory(&within), "five milliseconds are not enough");
         machine.sim.gate_open(1);
         machine.synchronize(s1);
