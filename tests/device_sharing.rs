@@ -347,9 +347,9 @@ fn pytorch_s4_streams_strand_no_memory() {
                     process::stream_open(0, stream).expect("a stream");
                 }
                 let blocks = [0, 1].map(|_| malloc_on(1024 * MIB, stream).expect("fits"));
-                blocks.map(|block| machine.fill(stream, block, 1, 1));
+                blocks.iter().for_each(|&block| machine.fill(stream, block, 1, 1));
                 machine.synchronize(stream);
-                blocks.map(|block| process::free(block).expect("live"));
+                blocks.iter().for_each(|&block| process::free(block).expect("live"));
             }
             assert!(stats(0).reserved <= 2048 * MIB, "{:?}", stats(0));
             machine.assert_clean();

@@ -200,8 +200,8 @@ impl Heap {
     }
 
     fn may_use(&self, n: u32, usable: Usable<'_>) -> bool {
-        let usable = usable(self.stamp(n)) || mutant("heap-adopt-unusable");
-        self.slab[n].state == State::Free && usable
+        self.slab[n].state == State::Free
+            && (usable(self.stamp(n)) || mutant("heap-adopt-unusable"))
     }
 
     /// Looks for the smallest single block. Whether it has come to the end.
