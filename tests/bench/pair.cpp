@@ -17,9 +17,9 @@
 struct Peer {
     Peer(std::size_t, std::size_t) {}
     void *allocate(std::size_t bytes, cudaStream_t stream) {
-        if (!open) open = cuddy_stream_open(CUDDY_CURRENT_DEVICE, stream) == CUDDY_OK;
+        if (!open) open = cuddy_stream_open(0, stream) == CUDDY_OK;
         void *address = nullptr;
-        return cuddy_malloc(&address, bytes, CUDDY_CURRENT_DEVICE, stream) == CUDDY_OK ? address : nullptr;
+        return cuddy_malloc(&address, bytes, 0, stream) == CUDDY_OK ? address : nullptr;
     }
     void free(void *address, std::size_t, cudaStream_t) { cuddy_free(address); }
     bool open = false;
