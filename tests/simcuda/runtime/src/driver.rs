@@ -110,7 +110,6 @@ table! {
     cuCtxGetCurrent = cuCtxGetCurrent 4000 LEGACY (context: *mut u64);
     cuCtxSetCurrent = cuCtxSetCurrent 4000 LEGACY (context: u64);
     cuCtxGetDevice = cuCtxGetDevice 2000 LEGACY (device: *mut i32);
-    cuCtxGetFlags = cuCtxGetFlags 7000 LEGACY (flags: *mut u32);
     cuCtxSynchronize = cuCtxSynchronize 2000 LEGACY ();
     cuCtxGetStreamPriorityRange = cuCtxGetStreamPriorityRange 5050 LEGACY (
         least: *mut i32, greatest: *mut i32);

@@ -14,11 +14,11 @@
 //!
 //! `runtime error = driver error`: since CUDA 10.1 both number them alike.
 
-pub mod api;
-pub mod call;
-pub mod driver;
-pub mod registry;
-pub mod types;
+mod api;
+mod call;
+mod driver;
+mod registry;
+mod types;
 
 /// What this library is.
 pub const SUBSTITUTE: &str = "a substitute for the CUDA runtime, for tests on a simulated driver";

@@ -12,7 +12,6 @@ pub mod code {
     #![allow(missing_docs)]
     use super::Code;
     pub const INVALID_VALUE: Code = 1;
-    pub const INITIALIZATION: Code = 3;
     pub const INVALID_SYMBOL: Code = 13;
     pub const INVALID_MEMCPY_DIRECTION: Code = 21;
     pub const INSUFFICIENT_DRIVER: Code = 35;
