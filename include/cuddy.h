@@ -361,8 +361,8 @@ const char *cuddy_last_error(void);
 // bytes:  how many are wanted; rounded up to a multiple of 512. 0 gives success and NULL.
 // device: a device's number, or CUDDY_CURRENT_DEVICE.
 // stream: the stream that will use the memory first: a CUstream, a cudaStream_t, or one of
-//         CUDDY_STREAM_LEGACY, CUDDY_STREAM_PER_THREAD and CUDDY_STREAM_ANY. It must be valid during
-//         the call.
+//         CUDDY_STREAM_LEGACY, CUDDY_STREAM_PER_THREAD and CUDDY_STREAM_ANY. It must be valid
+//         during the call.
 //
 // Errors: CUDDY_ERROR_INVALID_ARGUMENT (ptr is NULL), CUDDY_ERROR_OUT_OF_MEMORY (also for a size
 // that no device has), CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_INVALID_STREAM,
@@ -370,10 +370,7 @@ const char *cuddy_last_error(void);
 // CUDDY_ERROR_SHUTDOWN, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
 // Thread-safe. Calls the driver, and may wait for streams, only when the stream has no free block
 // that fits; memory that is free is never missed.
-cuddy_status cuddy_malloc(void **ptr,
-                          size_t bytes,
-                          int device,
-                          cuddy_stream stream);
+cuddy_status cuddy_malloc(void **ptr, size_t bytes, int device, cuddy_stream stream);
 
 // Allocates device memory, with an alignment, in a pool, and with a bound on waiting.
 //

@@ -9,6 +9,7 @@ use super::work::{Turn, Waited, Work};
 use super::{Device, Store};
 use crate::error::{DriverError, Error};
 use crate::heap::{Block, Growth, Request};
+use crate::mutants::mutant;
 use crate::types::{Address, PoolId, Stamp, StreamSlot};
 
 /// One miss on its way down.
@@ -150,6 +151,9 @@ impl Miss<'_> {
             // 7. A wait for the last users of memory that would be enough, and for nobody else.
             if self.waits_at_all() && self.wait_for_memory()? {
                 self.waited = true;
+                if mutant("device-no-second-search") {
+                    return Err(Stop::Failed(self.out_of_memory()));
+                }
                 continue;
             }
             // Memory that another miss has claimed and may leave behind.

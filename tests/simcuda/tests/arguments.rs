@@ -136,6 +136,8 @@ const TABLE: &[Line] = &[
     ("cuMemcpyDtoDAsync_v2", Healthy, &[Memory, Memory, N(8), Stream]),
     ("cuMemcpyPeer", Healthy, &[Memory, Context, Memory, Context, N(8)]),
     ("cuMemcpyPeerAsync", Healthy, &[Memory, Context, Memory, Context, N(8), Stream]),
+    ("cuMemAllocAsync", Healthy, &[Out, N(512), Stream]),
+    ("cuMemFreeAsync", Healthy, &[Memory, Stream]),
     ("cuModuleLoad", Healthy, &[Out, Name]),
     ("cuModuleLoadData", Healthy, &[Out, Name]),
     ("cuModuleLoadDataEx", Healthy, &[Out, Name, N(0), N(0), N(0)]),
@@ -655,4 +657,74 @@ fn the_other_forms_of_copies_and_launches_do_as_the_plain_ones() {
         assert!(found.iter().enumerate().all(|(i, b)| *b == expected(i)), "{name}: {found:?}");
         assert_eq!(call(sim, name, &[0]), code::INVALID_VALUE);
     }
+}
+
+/// Null, 1 and 2 are the default streams wherever a stream may be named, but cannot be destroyed.
+#[test]
+fn default_streams_are_streams_everywhere() {
+    for stream in [0, 1, 2] {
+        each(|mut world, line| {
+            let place = line.2.iter().position(|argument| *argument == Stream);
+            let Some(place) = place else { return };
+            let expected = if line.0 == "cuStreamDestroy_v2" { code::INVALID_HANDLE } else { 0 };
+            let mut values = world.values(line);
+            values[place] = stream;
+            assert_eq!(call(world.s.sim, line.0, &values), expected, "{line:?} on {stream}");
+        });
+    }
+}
+
+#[test]
+fn a_forked_child_finds_the_driver_not_initialized() {
+    let mut world = World::new();
+    let calls: Vec<_> = TABLE.iter().map(|line| (line.0, world.values(line))).collect();
+    let symbols = calls.iter().map(|(name, _)| world.s.sim.symbol(name).expect("exported"));
+    assert_eq!(symbols.count(), TABLE.len());
+    // SAFETY: the child makes driver calls, which answer at once there, and ends without running
+    // anything else of this process.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let wrong = |(name, values): &(&str, Vec<u64>)| {
+            call(world.s.sim, name, values) != code::NOT_INITIALIZED
+        };
+        let first = calls.iter().position(wrong).map_or(0, |place| place as i32 + 1);
+        // SAFETY: as above.
+        unsafe { libc::_exit(first) };
+    }
+    let mut status = -1;
+    // SAFETY: the child is this process's own, and `status` is a local.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    let first = libc::WEXITSTATUS(status);
+    assert!(libc::WIFEXITED(status) && first == 0, "status {status}: line {first} of the table");
+    ok!(world.s.cuCtxSynchronize());
+}
+
+/// What a host function finds: the table's first line that is not refused.
+struct Found {
+    sim: &'static Sim,
+    calls: Vec<(&'static str, Vec<u64>)>,
+    wrong: Option<(&'static str, i32)>,
+}
+
+unsafe extern "C" fn call_everything(found: *mut Found) {
+    // SAFETY: the test gives its own local, and waits for this function before it looks at it.
+    let found = unsafe { &mut *found };
+    found.wrong = found.calls.iter().find_map(|(name, values)| {
+        let answer = call(found.sim, name, values);
+        (answer != code::NOT_PERMITTED).then_some((*name, answer))
+    });
+    found.calls.clear();
+}
+
+#[test]
+fn a_host_function_may_make_no_call_at_all() {
+    let mut world = World::new();
+    let calls = TABLE.iter().map(|line| (line.0, world.values(line))).collect();
+    let mut found = Found { sim: world.s.sim, calls, wrong: None };
+    let function = call_everything as *const () as u64;
+    ok!(world.s.cuLaunchHostFunc(world.stream, function, &raw mut found as u64));
+    ok!(world.s.cuStreamSynchronize(world.stream));
+    assert!(found.calls.is_empty(), "it ran");
+    assert_eq!(found.wrong, None);
+    ok!(world.s.cuEventQuery(world.event));
 }

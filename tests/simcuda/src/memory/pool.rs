@@ -6,6 +6,7 @@
 //! fragments have the same mark. A whole chunk is one mapping while it is there, so that work queued
 //! before a free still finds its bytes; which of them may be used in new work is what the blocks say.
 
+use super::ipc_pool::PoolName;
 use super::object::Home;
 use super::table::{Block, Kind, Mapping};
 use super::{ALIGNMENT, Gone, LARGE, Memory};
@@ -93,6 +94,10 @@ pub struct Pool {
     pub readers: u64,
     /// Devices that may write, a bit each.
     pub writers: u64,
+    /// The number by which other processes know it, if they may.
+    pub shared: Option<u64>,
+    /// Whose pool this one stands for, if it was imported.
+    pub imported: Option<PoolName>,
     /// Blocks that the program has.
     pub blocks: u64,
     chunks: BTreeMap<u64, Chunk>,
@@ -120,6 +125,8 @@ impl Pool {
             used: Level::default(),
             readers: bit,
             writers: bit,
+            shared: None,
+            imported: None,
             blocks: 0,
             chunks: BTreeMap::new(),
             free: BTreeMap::new(),
@@ -460,7 +467,7 @@ impl Memory {
         pool.readers = set(pool.readers, flags & 1 != 0);
         pool.writers = set(pool.writers, flags & 2 != 0);
         let (readers, writers) = (pool.readers, pool.writers);
-        for start in pool.chunk_starts() {
+        for start in pool.chunk_starts().into_iter().chain(self.ipc.blocks_of(handle)) {
             if let Some(mapping) = self.table.find_mut(start) {
                 (mapping.readers, mapping.writers) = (readers, writers);
             }
