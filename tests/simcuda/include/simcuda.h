@@ -161,7 +161,7 @@ int simcuda_used_peak_reset(int device);
 uint64_t simcuda_contexts_created(int device);
 
 /* Live objects: "handles" (references to cuMemCreate's), "mappings", "reservations", "allocations",
- * "host_allocations", "host_registrations", "objects" (of memory, physical), "streams", "events",
+ * "imports" (mappings of other processes' memory), "host_allocations", "host_registrations", "objects" (of memory, physical), "streams", "events",
  * "contexts", "modules", "libraries". UINT64_MAX for any other name. */
 uint64_t simcuda_objects(const char *what);
 
