@@ -47,7 +47,8 @@ pub fn link(major: usize) -> io::Result<()> {
 /// Links `cudart/<name>` in the folder of this build to the library, replacing what was there.
 fn lay(out: &Path, name: &str, to: &str) -> io::Result<()> {
     // <folder>/build/<crate>-<hash>/out
-    let folder = out.ancestors().nth(3).ok_or(io::Error::other("OUT_DIR lies in no build folder"))?;
+    let folder =
+        out.ancestors().nth(3).ok_or(io::Error::other("OUT_DIR lies in no build folder"))?;
     let folder = folder.join("cudart");
     fs::create_dir_all(&folder)?;
     let fresh = folder.join(format!("{name}.new"));

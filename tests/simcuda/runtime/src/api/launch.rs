@@ -134,9 +134,7 @@ fn launch(
     let none = std::ptr::null_mut();
     let (g, b) = (grid, block);
     driver
-        .cuLaunchKernel(
-            function, g.x, g.y, g.z, b.x, b.y, b.z, shared, stream, parameters, none,
-        )
+        .cuLaunchKernel(function, g.x, g.y, g.z, b.x, b.y, b.z, shared, stream, parameters, none)
         .map_err(configuration)
 }
 

@@ -85,9 +85,10 @@ fn attributes(driver: &crate::driver::Driver, address: u64) -> Result<Attributes
     ];
     driver.cuPointerGetAttributes(ASKED.len() as u32, ASKED.as_ptr(), to.as_ptr(), address)?;
     Ok(match (kind, managed) {
-        (0, _) => Attributes { kind: 0, device: NO_DEVICE, device_address: 0, host_address: address },
+        (0, _) => {
+            Attributes { kind: 0, device: NO_DEVICE, device_address: 0, host_address: address }
+        }
         (_, 0) => Attributes { kind: kind as i32, device, device_address, host_address },
         _ => Attributes { kind: 3, device, device_address: address, host_address: address },
     })
 }
-

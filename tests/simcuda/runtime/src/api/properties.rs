@@ -229,7 +229,7 @@ fn image(driver: &Driver, device: i32, major: i32) -> Result<Vec<u8>, Code> {
                     set(&mut to[4 * place..], Int, read(driver, attribute, device)?);
                 }
             }
-            
+
             Room(_) => {}
         }
     }
