@@ -161,8 +161,10 @@ fn it_goes_with_its_context() {
     let mut context = 0;
     ok!(s.cuCtxCreate_v2(&mut context, 0, 0));
     let block = s.managed(BYTES);
-    ok!(s.cuMemAdvise(block, BYTES, 1, 0));
+    ok!(s.cuMemAdvise(block + 4096, 4096, 1, 0));
+    assert_eq!(s.sim.objects("managed_stretches"), 3);
     ok!(s.cuCtxDestroy_v2(context));
     assert_eq!(s.sim.objects("managed_allocations"), 0);
+    assert_eq!(s.sim.objects("managed_stretches"), 0, "what was advised is forgotten");
     assert_eq!(s.sim.objects("objects"), 0);
 }

@@ -82,6 +82,11 @@ impl Stretches {
         touching.map(|(_, (_, advice))| *advice).collect()
     }
 
+    /// How many stretches there are.
+    pub fn count(&self) -> usize {
+        self.map.len()
+    }
+
     fn remove(&mut self, start: u64, end: u64) {
         self.map.retain(|at, _| !(start..end).contains(at));
     }

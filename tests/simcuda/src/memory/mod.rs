@@ -244,6 +244,7 @@ impl Memory {
             "allocations" => of(&[Kind::Device]),
             "imports" => of(&[Kind::Imported]),
             "managed_allocations" => of(&[Kind::Managed]),
+            "managed_stretches" => self.managed.count(),
             "host_allocations" => of(&[Kind::Pinned]),
             "host_registrations" => of(&[Kind::Registered]),
             "pool_allocations" => self.table.block_count(),
