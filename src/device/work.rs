@@ -235,6 +235,8 @@ impl Device {
             books.lost.extend(live.map(|block| block.address.0));
             pool.heap = Heap::new(page)?;
             pool.stats.lose_everything();
+            pool.captured.clear();
+            pool.launched.clear();
         }
         books.limbo = Default::default();
         books.streams.reset(home);

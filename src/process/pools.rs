@@ -177,7 +177,7 @@ fn number(device: DeviceId, name: PoolName) -> u64 {
     u64::from(name.generation) << 32 | u64::from(device.0 + 1) << 16 | u64::from(name.id.0)
 }
 
-fn parts(pool: u64) -> Result<(DeviceId, PoolName), Error> {
+pub(super) fn parts(pool: u64) -> Result<(DeviceId, PoolName), Error> {
     let device = (pool >> 16 & 0xffff) as u32;
     let name = PoolName { id: PoolId((pool & 0xffff) as u32), generation: (pool >> 32) as u32 };
     match device > 0 && name.generation > 0 && name.id != PoolId::DEFAULT {
