@@ -134,7 +134,10 @@ fn inside_a_capture_a_stream_uses_its_memory_again() {
         assert_no_forbidden(&before);
         process::free(first).expect("live");
         process::graph_end(graph).expect("it was begun");
-        assert_ne!(malloc_on(3 * MIB, stream), Ok(first), "outside it is the graph's");
+        machine.fill(stream, first, 1, 3 * MIB);
+        let eager = malloc_on(3 * MIB, stream).expect("fits");
+        assert_ne!(eager, first, "outside it is the graph's");
+        machine.fill(stream, eager, 2, 3 * MIB);
         process::graph_destroy(graph, stream).expect("it is there");
     });
 }

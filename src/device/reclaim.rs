@@ -253,7 +253,7 @@ impl Miss<'_> {
         if self.shares() && self.wait_for_spot()? {
             return Ok(true);
         }
-        Ok(self.take_back()? || self.wait_for_limbo()?)
+        Ok(self.take_back()? || self.wait_for_limbo()? || self.wait_for_launches()?)
     }
 
     fn take(&mut self) -> Result<Option<Block>, Stop> {
@@ -337,6 +337,39 @@ impl Miss<'_> {
         // Another miss that waited for the same may have settled it first: then it is free by now.
         device.all_books().settle();
         Ok(true)
+    }
+
+    /// Waits for the last launches of graphs that are gone: their memory is nobody's after that.
+    fn wait_for_launches(&mut self) -> Result<bool, Stop> {
+        let device = self.work.device;
+        let mut stamps: Vec<Stamp> = Vec::new();
+        {
+            let books = device.books.lock();
+            for (_, pool) in books.pools.each().filter(|(_, pool)| pool.graphs == 0) {
+                for &stamp in &pool.launched {
+                    super::work::latest(&mut stamps, stamp)?;
+                }
+            }
+        }
+        if stamps.is_empty() {
+            return Ok(false);
+        }
+        self.drop_plan()?;
+        let waits = device.waits_for(&stamps, self.work.passing)?;
+        match self.work.wait(waits, self.until)? {
+            Waited::Reset => Err(Stop::Reset),
+            Waited::TooShort => Ok(false),
+            Waited::ToTheEnd => {
+                device.all_books().settle();
+                self.work.reap()?;
+                Ok(device
+                    .books
+                    .lock()
+                    .pools
+                    .each()
+                    .all(|(_, pool)| pool.graphs > 0 || pool.launched.is_empty()))
+            }
+        }
     }
 
     /// Lets a miss that waits for the GPU come back first, if there is one.
