@@ -364,8 +364,8 @@ const char *cuddy_last_error(void);
 // bytes:  how many are wanted; rounded up to a multiple of 512. 0 gives success and NULL.
 // device: a device's number, or CUDDY_CURRENT_DEVICE.
 // stream: the stream that will use the memory first: a CUstream, a cudaStream_t, or one of
-//         CUDDY_STREAM_LEGACY, CUDDY_STREAM_PER_THREAD and CUDDY_STREAM_ANY. It must be valid during
-//         the call.
+//         CUDDY_STREAM_LEGACY, CUDDY_STREAM_PER_THREAD and CUDDY_STREAM_ANY. It must be valid
+//         during the call.
 //
 // Errors: CUDDY_ERROR_INVALID_ARGUMENT (ptr is NULL), CUDDY_ERROR_OUT_OF_MEMORY (also for a size
 // that no device has), CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_INVALID_STREAM,
@@ -373,10 +373,7 @@ const char *cuddy_last_error(void);
 // CUDDY_ERROR_SHUTDOWN, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
 // Thread-safe. Calls the driver, and may wait for streams, only when the stream has no free block
 // that fits; memory that is free is never missed.
-cuddy_status cuddy_malloc(void **ptr,
-                          size_t bytes,
-                          int device,
-                          cuddy_stream stream);
+cuddy_status cuddy_malloc(void **ptr, size_t bytes, int device, cuddy_stream stream);
 
 // Allocates device memory, with an alignment, in a pool, and with a bound on waiting.
 //
@@ -615,8 +612,8 @@ cuddy_status cuddy_pool_trim(cuddy_pool pool, size_t keep_bytes, size_t *freed);
 // may share a pool: a later one uses what an earlier one freed, so they must be launched in the order
 // of their captures, one after the other.
 
-// Says that a stream's work is captured into a graph from now on. Call it right before or right after
-// the capture is begun.
+// Says that a stream's work is captured into a graph from now on. Call it right before or right
+// after the capture is begun.
 //
 // graph:  where to write the graph's name.
 // device: the stream's device, or CUDDY_CURRENT_DEVICE.
@@ -633,8 +630,8 @@ cuddy_status cuddy_graph_begin(cuddy_graph *graph,
                                cuddy_stream stream,
                                cuddy_pool pool);
 
-// Says that the capture is over. Call it right after the capture was ended, whether that succeeded or
-// not.
+// Says that the capture is over. Call it right after the capture was ended, whether that succeeded
+// or not.
 //
 // graph: a graph that was begun.
 //
@@ -643,8 +640,8 @@ cuddy_status cuddy_graph_begin(cuddy_graph *graph,
 cuddy_status cuddy_graph_end(cuddy_graph graph);
 
 // Says that the graph, and all that was instantiated from it, is not launched any more. Its memory
-// goes back to the pool once its last launches are over; a pool of its own ends with it. Blocks that
-// were not freed stay valid.
+// goes back to the pool once its last launches are over; a pool of its own ends with it. Blocks
+// that were not freed stay valid.
 //
 // graph:  a graph. One whose capture was not ended, because it failed, is ended first.
 // stream: the stream of its last launches; launches on others must be ordered before it.
@@ -652,8 +649,7 @@ cuddy_status cuddy_graph_end(cuddy_graph graph);
 // Errors: CUDDY_ERROR_INVALID_GRAPH (no graph, or destroyed before), CUDDY_ERROR_INVALID_STREAM,
 // CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
 // Thread-safe. Waits for nobody.
-cuddy_status cuddy_graph_destroy(cuddy_graph graph,
-                                 cuddy_stream stream);
+cuddy_status cuddy_graph_destroy(cuddy_graph graph, cuddy_stream stream);
 
 // -------------------------------------------------------------------------------------------------
 // Cache

@@ -176,10 +176,17 @@ impl<E: Clone> Streams<E> {
         // Two keys: a held stream is known by its handle and by its id.
         self.slots.try_reserve(2).map_err(|_| Error::HostOutOfMemory)?;
         self.vacant.try_reserve(self.streams.len() + 1).map_err(|_| Error::HostOutOfMemory)?;
+        let mut seen = HashMap::default();
         let (slot, passed) = match self.vacant.pop() {
+            Some(slot) if mutant("streams-slot-restarts") => (slot, 0),
             Some(slot) => (slot, self.streams[slot.0 as usize].epoch),
             None => (StreamSlot(self.streams.len() as u32), 0),
         };
+        if mutant("streams-slot-keeps-what-it-saw")
+            && let Some(old) = self.streams.get_mut(slot.0 as usize)
+        {
+            seen = std::mem::take(&mut old.seen);
+        }
         let stream = Stream {
             kind,
             handle,
@@ -191,7 +198,7 @@ impl<E: Clone> Streams<E> {
             stamped: Cell::new(0),
             unfenced: Cell::new(0),
             wanted: false,
-            seen: HashMap::default(),
+            seen,
             pins: 0,
         };
         match self.streams.get_mut(slot.0 as usize) {
@@ -481,7 +488,8 @@ impl<E: Clone> Streams<E> {
     /// The first fence that covers the stamp, if one was recorded.
     pub(crate) fn fence_of(&self, stamp: Stamp) -> Option<(Stamp, E)> {
         let fences = &self.streams[stamp.stream.0 as usize].fences;
-        let place = fences.partition_point(|(epoch, _)| *epoch < stamp.epoch);
+        let early = u64::from(mutant("streams-fence-too-early"));
+        let place = fences.partition_point(|(epoch, _)| *epoch + early < stamp.epoch);
         let (epoch, fence) = fences.get(place)?;
         Some((Stamp { stream: stamp.stream, epoch: *epoch }, fence.clone()))
     }

@@ -139,22 +139,30 @@ fn peaks_are_exact_with_one_thread_and_never_too_low_with_two() {
         process::free(held).expect("live");
         let peak = 5 * 4096 + 60_416;
         assert_eq!((stats(0).allocated_peak, stats(0).live_block_peak_count), (peak, 6));
-        // A second thread: both at their highest at once.
-        process::reset_peak_stats(0).expect("a device");
-        let (at_top, down) = (Barrier::new(2), Barrier::new(2));
+        // Two threads, both at their highest at once, all of it off their shelves.
+        let (ready, reset, at_top, down) =
+            (Barrier::new(3), Barrier::new(3), Barrier::new(3), Barrier::new(3));
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    climb(2);
-                    let blocks: Vec<u64> =
-                        (0..6).map(|_| malloc(60_000, 0).expect("fits")).collect();
+                    climb(6);
+                    ready.wait();
+                    reset.wait();
+                    // Those that the reset took off the shelf come back to it.
+                    climb(6);
+                    let blocks: Vec<u64> = (0..6).map(|_| malloc(4096, 0).expect("fits")).collect();
                     at_top.wait();
                     down.wait();
                     blocks.into_iter().for_each(|block| process::free(block).expect("live"));
                 });
             }
+            ready.wait();
+            process::reset_peak_stats(0).expect("a device");
+            reset.wait();
+            at_top.wait();
+            down.wait();
         });
-        let truth = 12 * 60_416;
+        let truth = 12 * 4096;
         let peak = stats(0).allocated_peak;
         assert!(peak >= truth && peak <= truth + 3 * (64 << 10), "{peak} for {truth}");
     });

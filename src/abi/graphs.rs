@@ -24,8 +24,8 @@ use crate::process;
 #[allow(non_camel_case_types)]
 pub type cuddy_graph = u64;
 
-/// Says that a stream's work is captured into a graph from now on. Call it right before or right after
-/// the capture is begun.
+/// Says that a stream's work is captured into a graph from now on. Call it right before or right
+/// after the capture is begun.
 ///
 /// graph:  where to write the graph's name.
 /// device: the stream's device, or CUDDY_CURRENT_DEVICE.
@@ -53,8 +53,8 @@ pub unsafe extern "C" fn cuddy_graph_begin(
     })
 }
 
-/// Says that the capture is over. Call it right after the capture was ended, whether that succeeded or
-/// not.
+/// Says that the capture is over. Call it right after the capture was ended, whether that succeeded
+/// or not.
 ///
 /// graph: a graph that was begun.
 ///
@@ -66,8 +66,8 @@ pub extern "C" fn cuddy_graph_end(graph: cuddy_graph) -> cuddy_status {
 }
 
 /// Says that the graph, and all that was instantiated from it, is not launched any more. Its memory
-/// goes back to the pool once its last launches are over; a pool of its own ends with it. Blocks that
-/// were not freed stay valid.
+/// goes back to the pool once its last launches are over; a pool of its own ends with it. Blocks
+/// that were not freed stay valid.
 ///
 /// graph:  a graph. One whose capture was not ended, because it failed, is ended first.
 /// stream: the stream of its last launches; launches on others must be ordered before it.

@@ -94,8 +94,8 @@ unsafe impl Growing for cuddy_block {
 /// bytes:  how many are wanted; rounded up to a multiple of 512. 0 gives success and NULL.
 /// device: a device's number, or CUDDY_CURRENT_DEVICE.
 /// stream: the stream that will use the memory first: a CUstream, a cudaStream_t, or one of
-///         CUDDY_STREAM_LEGACY, CUDDY_STREAM_PER_THREAD and CUDDY_STREAM_ANY. It must be valid during
-///         the call.
+///         CUDDY_STREAM_LEGACY, CUDDY_STREAM_PER_THREAD and CUDDY_STREAM_ANY. It must be valid
+///         during the call.
 ///
 /// Errors: CUDDY_ERROR_INVALID_ARGUMENT (ptr is NULL), CUDDY_ERROR_OUT_OF_MEMORY (also for a size
 /// that no device has), CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_INVALID_STREAM,

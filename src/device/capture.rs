@@ -90,7 +90,7 @@ impl Device {
             graph.begun = false;
             self.captures.fetch_sub(1, Ordering::Relaxed);
         }
-        if !self.may_capture() {
+        if !self.may_capture() && !mutant("capture-never-fences-what-it-deferred") {
             self.record_deferred();
         }
         Ok(())
@@ -154,7 +154,8 @@ impl Device {
         stream: Named,
         slot: StreamSlot,
     ) -> Result<Option<(PoolId, StreamSlot)>, Error> {
-        if !self.may_capture() || slot == LEGACY || stream.is_any() {
+        let unseen = mutant("capture-serves-from-the-default-pool");
+        if unseen || !self.may_capture() || slot == LEGACY || stream.is_any() {
             return Ok(None);
         }
         if let Some(known) = self.books.lock().graphs.capturing(slot) {
@@ -281,7 +282,7 @@ impl Books {
         let Some(block) = pools[pool].heap.find(address) else { return Ok(()) };
         let member = pools[pool].captured.iter().find(|member| member.captured == block.stream);
         let Some(stream) = member.map(|member| member.stream) else { return Ok(()) };
-        if graphs.capturing(stream).is_some() {
+        if graphs.capturing(stream).is_some() || mutant("capture-forgets-eager-use") {
             return Ok(());
         }
         begun.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;

@@ -287,10 +287,12 @@ impl Front {
     /// Adds what a thread has counted.
     fn gather(&self, stats: &mut cuddy_stats, tally: &mut Tally) {
         self.note(stats);
-        for (which, (now, peak, unit)) in peaked(stats).into_iter().enumerate() {
+        for (which, counters) in peaked(stats).into_iter().enumerate() {
             let (counted, highest) = tally.take(&self.declared, which);
-            *peak = (*peak).max(sum(*now, highest / unit));
-            *now = sum(*now, counted / unit);
+            for (now, peak, unit) in counters.into_iter().flatten() {
+                *peak = (*peak).max(sum(*now, highest / unit));
+                *now = sum(*now, counted / unit);
+            }
         }
         let served = std::mem::take(&mut tally.served);
         stats.malloc_count += served;
@@ -306,8 +308,11 @@ impl Front {
         if mutant("shelf-peak-forgotten") {
             return;
         }
-        for (which, (now, peak, unit)) in peaked(stats).into_iter().enumerate() {
-            *peak = (*peak).max(sum(*now, self.declared.take_highest(which) / unit));
+        for (which, counters) in peaked(stats).into_iter().enumerate() {
+            let highest = self.declared.take_highest(which);
+            for (now, peak, unit) in counters.into_iter().flatten() {
+                *peak = (*peak).max(sum(*now, highest / unit));
+            }
         }
     }
 }
@@ -318,13 +323,19 @@ fn name(stream: Named) -> usize {
     stream.raw.max(1)
 }
 
-/// What has a peak, with its peak, and what a tally counts for one of it.
-fn peaked(stats: &mut cuddy_stats) -> [(&mut u64, &mut u64, i64); PEAKED] {
+/// A counter of the books, its peak, and what a tally counts for one of it.
+type Peaked<'s> = Option<(&'s mut u64, &'s mut u64, i64)>;
+
+/// For each thing that tallies count, the counters that it moves: a block on a shelf is neither
+/// allocated nor active.
+fn peaked(stats: &mut cuddy_stats) -> [[Peaked<'_>; 2]; PEAKED] {
     [
-        (&mut stats.requested, &mut stats.requested_peak, 1),
-        (&mut stats.allocated, &mut stats.allocated_peak, 1),
-        (&mut stats.active, &mut stats.active_peak, 1),
-        (&mut stats.live_block_count, &mut stats.live_block_peak_count, A_BLOCK),
+        [Some((&mut stats.requested, &mut stats.requested_peak, 1)), None],
+        [
+            Some((&mut stats.allocated, &mut stats.allocated_peak, 1)),
+            Some((&mut stats.active, &mut stats.active_peak, 1)),
+        ],
+        [Some((&mut stats.live_block_count, &mut stats.live_block_peak_count, A_BLOCK)), None],
     ]
 }
 

@@ -6,13 +6,19 @@
 //! their handles kept, the claim aborted. What cannot be put back is quarantined.
 
 use super::reclaim::{Miss, Stop};
-use crate::error::DriverError;
+use crate::error::{DriverError, Error};
 use crate::heap::{Block, Growth, PageRun};
 use crate::mutants::mutant;
 use crate::types::Address;
 
 /// From so many pages on, the driver is asked what it has before they are created one by one.
 const MANY_PAGES: u64 = 32;
+
+/// Why pages could not be mapped.
+enum Failure {
+    Driver(DriverError),
+    PageMissing,
+}
 
 impl Miss<'_> {
     /// Maps what the request needs. `None` if memory (then `short` says how much) or addresses lack.
@@ -41,11 +47,16 @@ impl Miss<'_> {
         let Some(plan) = self.plan.take() else { return Ok(None) };
         match self.map(&plan, page) {
             Ok(()) => self.commit(plan).map(Some),
-            Err((error, stuck)) => {
+            Err((failure, stuck)) => {
                 self.abort(plan, &stuck)?;
-                match error.is_out_of_memory() {
-                    true => self.refused = Some(error),
-                    false => return Err(error.into()),
+                match failure {
+                    Failure::Driver(error) if error.is_out_of_memory() => {
+                        self.refused = Some(error);
+                    }
+                    Failure::Driver(error) => return Err(error.into()),
+                    Failure::PageMissing => {
+                        return Err(Error::Internal("a page that was counted is not there").into());
+                    }
                 }
                 Ok(None)
             }
@@ -112,15 +123,18 @@ impl Miss<'_> {
     }
 
     /// Maps kept handles over the plan's runs. On failure all is undone, but for the pages returned.
-    fn map(&mut self, plan: &Growth, page: u64) -> Result<(), (DriverError, Vec<PageRun>)> {
+    fn map(&mut self, plan: &Growth, page: u64) -> Result<(), (Failure, Vec<PageRun>)> {
         let mut mapped = 0;
         let mut failure = None;
         'runs: for run in &plan.maps {
             for address in pages_of(run, page) {
-                let Some(memory) = self.work.growing().pages.unkeep() else { break 'runs };
+                let Some(memory) = self.work.growing().pages.unkeep() else {
+                    failure = Some(Failure::PageMissing);
+                    break 'runs;
+                };
                 if let Err(error) = self.work.inside.map(address, page, memory) {
                     self.work.growing().pages.keep(memory);
-                    failure = Some(error);
+                    failure = Some(Failure::Driver(error));
                     break 'runs;
                 }
                 self.work.growing().pages.note_mapped(address, memory);
@@ -130,7 +144,7 @@ impl Miss<'_> {
                 continue;
             }
             if let Err(error) = self.work.inside.allow(run.address.0, run.bytes) {
-                failure = Some(error);
+                failure = Some(Failure::Driver(error));
                 break;
             }
         }

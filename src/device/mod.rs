@@ -403,17 +403,18 @@ impl Device {
     fn meet(&self, stream: Named) -> Result<StreamSlot, Error> {
         let key = stream.key();
         match key {
-            Key::Thread(thread) => {
+            Key::Thread(_) | Key::Elsewhere { .. } => {
                 let mut books = self.books.lock();
-                let home = books.home;
+                // Another thread may have met it meanwhile.
+                if let Some(slot) = books.streams.find(key) {
+                    return Ok(slot);
+                }
+                let (kind, home) = match (key, stream.context) {
+                    (Key::Thread(thread), _) => (Kind::PerThread(thread), books.home),
+                    (_, other) => (Kind::Borrowed, other.unwrap_or(books.home)),
+                };
                 self.vacate_idle(&mut books);
-                return books.streams.add(key, Kind::PerThread(thread), 2, 0, home);
-            }
-            Key::Elsewhere { .. } => {
-                let home = stream.context.unwrap_or(self.books.lock().home);
-                let mut books = self.books.lock();
-                self.vacate_idle(&mut books);
-                return books.streams.add(key, Kind::Borrowed, stream.raw, 0, home);
+                return books.streams.add(key, kind, stream.raw, 0, home);
             }
             Key::Legacy | Key::Any | Key::Held(_) | Key::Id(_) | Key::Captured { .. } => {}
         }
@@ -469,7 +470,7 @@ impl Device {
         if context.0 == own.context {
             return Ok(own);
         }
-        let id = self.driver.context_id(context)?.unwrap_or(0);
+        let id = self.driver.context_id(context)?.unwrap_or(context.0 as u64);
         let inside = self.driver.enter(context, self.id, &self.calls)?;
         let actual = inside.driver().current_device()?;
         match actual == self.id {

@@ -29,6 +29,9 @@ impl Device {
             self.start_of(books, pool, address)?;
             self.end_loan(books, address)?;
             let slot = if slot == ANY { EVERYBODY } else { slot };
+            if mutant("device-free-on-own") {
+                return Ok(());
+            }
             books.pools[pool].heap.give_to(address, slot).map(|_| ())
         })?;
         self.free(pool, address)
@@ -192,7 +195,7 @@ impl Device {
     pub(super) fn settle_for(&self, bytes: u64) -> Result<(), Error> {
         let home = {
             let books = self.books.lock();
-            if !books.limbo.could_serve(bytes) {
+            if !books.limbo.could_serve(bytes) || mutant("device-limbo-by-misses-only") {
                 return Ok(());
             }
             books.home

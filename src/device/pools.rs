@@ -12,6 +12,7 @@ use std::ops::{Index, IndexMut};
 use crate::error::{Error, sentence};
 use crate::graphs::Member;
 use crate::heap::{Block, Figures, Heap, PageRun};
+use crate::mutants::mutant;
 use crate::owners::MOST_POOLS;
 use crate::stats::cuddy_stats;
 use crate::types::{Address, DeviceId, PoolId, Stamp};
@@ -73,13 +74,19 @@ impl Pool {
     /// What may still be mapped in it within its own limit, in bytes.
     pub(super) fn room(&self) -> u64 {
         let figures = self.heap.figures();
-        self.terms.limit.saturating_sub(figures.reserved)
+        match mutant("pool-limit-ignored") {
+            true => u64::MAX,
+            false => self.terms.limit.saturating_sub(figures.reserved),
+        }
     }
 
     /// Whether others may take its free memory away; `oom` says that the default pool is about to
     /// fail for want of it.
     fn gives(&self, oom: bool) -> bool {
-        !self.is_graphs() && (self.destroyed || (oom && self.terms.use_on_oom))
+        let free = !self.is_graphs() || mutant("pool-gives-a-graphs-memory");
+        free && (self.destroyed
+            || mutant("pool-gives-to-anybody")
+            || (oom && self.terms.use_on_oom))
     }
 
     /// Whether graphs own its memory.
@@ -178,7 +185,8 @@ impl Pools {
     pub(super) fn open(&self, device: DeviceId, name: PoolName) -> Result<PoolId, Error> {
         match self.places.get(name.id.0 as usize) {
             Some(Place { generation, pool: Some(pool) })
-                if *generation == name.generation && !pool.destroyed =>
+                if *generation == name.generation
+                    && (!pool.destroyed || mutant("pool-serves-when-destroyed")) =>
             {
                 Ok(name.id)
             }

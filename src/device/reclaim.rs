@@ -10,6 +10,7 @@ use super::{Device, Store};
 use crate::driver::StreamHandle;
 use crate::error::{DriverError, Error, sentence};
 use crate::heap::{Block, Growth, Request};
+use crate::mutants::mutant;
 use crate::types::{Address, PoolId, Stamp, StreamSlot};
 
 /// One miss on its way down.
@@ -107,7 +108,7 @@ impl Miss<'_> {
             if let Some(block) = self.take()? {
                 return self.served_by(Rung::Own, block);
             }
-            if self.is_captured() {
+            if self.is_captured() && !mutant("capture-climbs-the-whole-ladder") {
                 return self.descend_captured();
             }
             // Nothing below helps against live memory: fail at once, and wait for nobody.
@@ -154,6 +155,9 @@ impl Miss<'_> {
             // 7. A wait for the last users of memory that would be enough, and for nobody else.
             if self.waits_at_all() && self.wait_for_memory()? {
                 self.waited = true;
+                if mutant("device-no-second-search") {
+                    return Err(Stop::Failed(self.out_of_memory()));
+                }
                 continue;
             }
             // Memory that another miss has claimed and may leave behind.

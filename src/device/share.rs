@@ -226,7 +226,8 @@ impl Device {
         request: &Request,
     ) -> Result<Option<Block>, Error> {
         let own = request.stamp.stream;
-        if self.options.share == Sharing::Never || !self.others_have(pool, request) {
+        let never = self.options.share == Sharing::Never && !mutant("device-never-shares");
+        if never || !self.others_have(pool, request) {
             return Ok(None);
         }
         let ready = |streams: &Streams<Fence>, stamp: Stamp| is_ready(streams, own, stamp);

@@ -231,8 +231,11 @@ impl Device {
         let books = &mut *books;
         self.forget_loans(books);
         for (_, pool) in books.pools.each_mut() {
-            let live = pool.heap.blocks().filter(|block| block.state == BlockState::Live);
-            books.lost.extend(live.map(|block| block.address.0));
+            // Without host memory for their addresses, they are foreign from now on, not lost.
+            if books.lost.try_reserve(pool.heap.figures().live_blocks as usize).is_ok() {
+                let live = pool.heap.blocks().filter(|block| block.state == BlockState::Live);
+                books.lost.extend(live.map(|block| block.address.0));
+            }
             pool.heap = Heap::new(page)?;
             pool.stats.lose_everything();
             pool.captured.clear();

@@ -94,7 +94,7 @@ impl Heap {
             if let Some(spot) = quest.best {
                 return Found::Spot(spot);
             }
-            if !quest.runs || self.figures.borders == 0 {
+            if !quest.runs || self.figures.borders == 0 || mutant("heap-search-skips-runs") {
                 return Found::Nothing;
             }
             (quest.walking_runs, quest.stream, quest.key, quest.tried) = (true, 0, (0, 0), 0);
@@ -220,7 +220,8 @@ impl Heap {
     }
 
     fn may_use(&self, n: u32, usable: Usable<'_>) -> bool {
-        self.slab[n].state == State::Free && usable(self.stamp(n))
+        self.slab[n].state == State::Free
+            && (usable(self.stamp(n)) || mutant("heap-adopt-unusable"))
     }
 
     /// Looks for the smallest single block. Whether it has come to the end.

@@ -123,7 +123,12 @@ impl Heap {
 
     /// What each stream has, counted anew.
     fn check_shares(&self) {
-        let mut shares = vec![Holding::default(); self.shares.len()];
+        let mut shares = Vec::new();
+        // A check that there is no host memory for is left out: it must not be what fails.
+        if shares.try_reserve_exact(self.shares.len()).is_err() {
+            return;
+        }
+        shares.resize(self.shares.len(), Holding::default());
         for n in self.segments.iter().flat_map(|segment| self.from(segment.first)) {
             let node = &self.slab[n];
             let Some(share) = shares.get_mut(node.stream as usize) else { continue };

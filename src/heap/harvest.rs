@@ -342,7 +342,7 @@ impl Heap {
     fn cut_claimed(&mut self, n: u32, at: u64) -> u32 {
         let upper = self.cut(n, at);
         self.table.insert(&self.slab, upper);
-        *self.shares.held(self.slab[upper].stream) += 1;
+        *self.shares.held(self.slab[upper].stream) += u64::from(!mutant("heap-share-miscounted"));
         upper
     }
 }

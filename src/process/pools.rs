@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::start::{Process, started, started_already};
 use crate::device::{Device, PoolName, PoolTerms};
 use crate::error::{Error, sentence};
+use crate::mutants::mutant;
 use crate::stats::cuddy_stats;
 use crate::sync::refuse_after_fork;
 use crate::types::{DeviceId, PoolId};
@@ -96,7 +97,7 @@ pub fn pool_pop(pool: u64) -> Result<(), Error> {
              pools in the opposite order"
         )));
     }
-    DEPTH.set(last);
+    DEPTH.set(if mutant("pool-pops-everything") { 0 } else { last });
     Ok(())
 }
 
@@ -135,6 +136,7 @@ pub fn pool_empty_cache(pool: u64) -> Result<u64, Error> {
 pub(super) fn pool_on(device: &Device, pool: u64) -> Result<PoolName, Error> {
     match pool {
         CURRENT_POOL if !PUSHED.load(Ordering::Relaxed) => Ok(PoolName::DEFAULT),
+        CURRENT_POOL if mutant("pool-pushed-for-nothing") => Ok(PoolName::DEFAULT),
         CURRENT_POOL => Ok(current_on(device.id())),
         DEFAULT_POOL => Ok(PoolName::DEFAULT),
         _ => {

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 /// How far ahead a thread declares, in bytes.
 const CREDIT: i64 = 32 << 10;
 
-/// What has a peak: bytes asked for, bytes of live blocks, the same and bytes in limbo, live blocks
-/// (a block counts as 512 here, so that one credit does for all).
-pub(crate) const PEAKED: usize = 4;
+/// What is counted and has a peak: bytes asked for, bytes of live blocks, live blocks (one counts as
+/// 512 here, so that one credit does for all).
+pub(crate) const PEAKED: usize = 3;
 
 /// A live block, in what is counted of them.
 pub(crate) const A_BLOCK: i64 = 512;
@@ -78,14 +78,14 @@ impl Tally {
         self.served += 1;
         self.requested += requested;
         self.allocated += bytes;
-        self.add(declared, [requested as i64, bytes as i64, bytes as i64, A_BLOCK]);
+        self.add(declared, [requested as i64, bytes as i64, A_BLOCK]);
     }
 
     /// A block went to a shelf.
     #[inline]
     pub(crate) fn freed(&mut self, declared: &Declared, bytes: u64, requested: u64) {
         self.freed += 1;
-        self.add(declared, [-(requested as i64), -(bytes as i64), -(bytes as i64), -A_BLOCK]);
+        self.add(declared, [-(requested as i64), -(bytes as i64), -A_BLOCK]);
     }
 
     #[inline]

@@ -158,6 +158,19 @@ impl Machine {
         assert_eq!(cu!(self, "cuEventDestroy_v2"(event => usize)), 0);
     }
 
+    /// A new event, recorded on a stream.
+    pub fn event(&self, stream: usize) -> usize {
+        let mut event = 0usize;
+        let to = &mut event;
+        assert_eq!(cu!(self, "cuEventCreate"(to => *mut usize, 2 => u32)), 0);
+        assert_eq!(cu!(self, "cuEventRecord"(event => usize, stream => usize)), 0);
+        event
+    }
+
+    pub fn destroy_event(&self, event: usize) {
+        assert_eq!(cu!(self, "cuEventDestroy_v2"(event => usize)), 0);
+    }
+
     /// Makes a stream wait until [`Sim::gate_open`].
     pub fn gate(&self, stream: usize, gate: u64) {
         let (mut module, mut function) = (0usize, 0usize);

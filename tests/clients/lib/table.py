@@ -36,7 +36,7 @@ def python_program(name, file, **more):
 
 def torch_program(name, file, mode="native", conf="", compile=(), **more):
     """A program on torch 2.9.1, with the substitute runtime preloaded."""
-    settings = {"CUDDY_CLIENT_MODE": mode, "PYTHONPATH": "{here}/lib"}
+    settings = {"CUDDY_CLIENT_MODE": mode, "SIMCUDA_KERNELS": "{here}/torch/kernels.txt"}
     if conf:
         # This torch reads both settings under this name only.
         settings["PYTORCH_CUDA_ALLOC_CONF"] = conf
@@ -58,6 +58,34 @@ def shared_library(name, source, *options):
 
 
 CUDART = ("-isystem", "{nvidia}/cuda_runtime/include", "-isystem", "{nvidia}/cuda_nvcc/include", "-L{scratch}", "-lcudart")
+PEERS = {
+    # CUB is header-only.
+    "CUB": (),
+    # RMM's pool is too, but for helpers that call no CUDA: those are in librmm.so.
+    "RMM": (
+        "-DLIBCUDACXX_ENABLE_EXPERIMENTAL_MEMORY_RESOURCE",
+        *(word for part in ("librmm/include", "librmm/include/rapids", "rapids_logger/include") for word in ("-isystem", "{site}/" + part)),
+    ),
+}
+PEERS_LIBRARIES = {
+    "CUB": (),
+    "RMM": tuple(
+        word
+        for folder, file in (("librmm", "librmm.so"), ("rapids_logger", "librapids_logger.so"))
+        for word in ("{site}/%s/lib64/%s" % (folder, file), "-Wl,-rpath,{site}/%s/lib64" % folder)
+    ),
+}
+
+
+def peer_program(name, peer, source, **more):
+    """An allocator of others in C++, on the substitute runtime."""
+    includes = (*PEERS[peer], "-isystem", "{nvidia}/cuda_cccl/include", "-I{here}/peers")
+    gcc = ("g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-DPEER_" + peer, *includes)
+    out = ("-o", "{scratch}/" + name, "{here}/peers/" + source)
+    program = (*gcc, *out, *CUDART, *PEERS_LIBRARIES[peer])
+    return Client(name, ("{scratch}/" + name,), parts=("headers",), runtime="12", compile=(program,), **more)
+
+
 CUDDY = ("-I{root}/include", "{target}/libcuddy.so", "-Wl,-rpath,{scratch}")
 
 CLIENTS = (
@@ -90,9 +118,35 @@ CLIENTS = (
         "missing_record.py",
         finds=(
             r"two uses of the same bytes that nothing orders",
-            r"first: +read by cuMemcpyAsync\([^\n]* stream \d+",
-            r"second: +write by cuMemcpyAsync\([^\n]* stream \d+",
+            r"first: +read by cuMemcpy\w*Async\([^\n]* stream \d+",
+            r"second: +write by cuMemcpy\w*Async\([^\n]* stream \d+",
             r"bytes 0x0\.\.0x800000 of [^\n]*cuMemAlloc\(\d+\)",
+        ),
+    ),
+    torch_program("torch-training", "training.py"),
+    torch_program("torch-training-expandable", "training.py", conf="expandable_segments:True"),
+    torch_program(
+        "torch-missing-record-stream-kernel",
+        "missing_record_kernel.py",
+        finds=(
+            r"first: +read by kernel [^\n]*CUDAFunctor_add[^\n]* stream \d+",
+            r"second: +write by cuMemcpy\w*Async\([^\n]* stream \d+",
+            r"bytes 0x0\.\.0x400000 of [^\n]*cuMemAlloc\(\d+\)",
+        ),
+    ),
+    peer_program("cub-random", "CUB", "random.cpp", accesses=1000),
+    peer_program("cub-merge", "CUB", "merge.cpp", accesses=5),
+    peer_program("rmm-random", "RMM", "random.cpp", accesses=1000),
+    peer_program(
+        "rmm-merge",
+        "RMM",
+        "merge.cpp",
+        accesses=4,
+        finds=(
+            r"two uses of the same bytes that nothing orders",
+            r"first: +write by cuMemsetD8Async\([^\n]*, 0x22, 4194304\)[^\n]* stream \d+",
+            r"second: +write by cuMemsetD8Async\([^\n]*, 0xcc, 2097152\)[^\n]* stream \d+",
+            r"bytes 0x600000\.\.0x800000 of [^\n]*cuMemAlloc\(8388608\)",
         ),
     ),
 )

@@ -162,7 +162,7 @@ uint64_t simcuda_contexts_created(int device);
 
 /* Live objects: "handles" (references to cuMemCreate's), "mappings", "reservations", "allocations",
  * "host_allocations", "host_registrations", "objects" (of memory, physical), "streams", "events",
- * "contexts", "modules". UINT64_MAX for any other name. */
+ * "contexts", "modules", "libraries". UINT64_MAX for any other name. */
 uint64_t simcuda_objects(const char *what);
 
 /* Calls of a driver function, all its variants together. */

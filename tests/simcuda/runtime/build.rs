@@ -1,36 +1,64 @@
-//! Exports each `rt_NAME` of the source as `NAME`, under the version node and the SONAME of the
-//! vendor's runtime: programs that were linked with that one find this one.
-//!
-//! The functions have another name in the source because rustc lists its own exports without a
-//! version, and that list would come first.
+//! Names into code: the functions of names/names.tsv that no source file defines are written as
+//! ones that refuse, and names/errors.tsv as a table.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::{env, fs, io};
-
-const SONAME: &str = "libcudart.so.12";
 
 fn main() -> io::Result<()> {
     let path = |key| env::var_os(key).map(PathBuf::from).ok_or(io::Error::other(key));
-    let source = path("CARGO_MANIFEST_DIR")?.join("src");
-    println!("cargo::rerun-if-changed=src");
-    println!("cargo::rerun-if-changed=build.rs");
-    let mut names = Vec::new();
-    for entry in fs::read_dir(source)? {
-        let text = fs::read_to_string(entry?.path())?;
-        names.extend(text.split("fn rt_").skip(1).map(|rest| {
-            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-            rest[..end.unwrap_or(rest.len())].to_owned()
-        }));
+    let root = path("CARGO_MANIFEST_DIR")?;
+    let (table, sources) = (root.join("names/names.tsv"), root.join("src"));
+    for path in [&table, &sources, &root.join("build.rs")] {
+        println!("cargo::rerun-if-changed={}", path.display());
     }
-    names.sort();
-    let list: String = names.iter().map(|name| format!("    {name};\n")).collect();
-    let script = path("OUT_DIR")?.join("exports.map");
-    fs::write(&script, format!("{SONAME} {{\n  global:\n{list}}};\n"))?;
-    let mut flags: Vec<_> = names.iter().map(|name| format!("--defsym={name}=rt_{name}")).collect();
-    flags.push(format!("--version-script={}", script.display()));
-    flags.extend([format!("-soname,{SONAME}"), "-Bsymbolic".into(), "-z,nodelete".into()]);
-    for flag in flags {
-        println!("cargo::rustc-cdylib-link-arg=-Wl,{flag}");
+    let mut defined = BTreeSet::new();
+    collect_functions(&sources, &mut defined)?;
+    let text = fs::read_to_string(&table)?;
+    let named = text.lines().skip(1).flat_map(|line| line.split('\t').skip(1));
+    let missing: BTreeSet<_> =
+        named.filter(|name| *name != "-" && !defined.contains(*name)).collect();
+    let mut code = String::from("not_supported! {\n");
+    for name in missing {
+        let _ = writeln!(code, "    {name}");
+    }
+    let out = path("OUT_DIR")?;
+    fs::write(out.join("unimplemented.rs"), code + "}\n")?;
+    let errors = root.join("names/errors.tsv");
+    println!("cargo::rerun-if-changed={}", errors.display());
+    fs::write(out.join("errors.rs"), error_table(&fs::read_to_string(errors)?)?)
+}
+
+fn error_table(text: &str) -> io::Result<String> {
+    let mut code = String::from("static ERRORS: &[Row] = &[\n");
+    for line in text.lines().skip(1) {
+        let cells: Vec<_> = line.split('\t').collect();
+        let [value, name, text] = cells[..] else {
+            return Err(io::Error::other(format!("errors.tsv: '{line}' is no row")));
+        };
+        let _ = writeln!(code, "    ({value}, c{name:?}, c{text:?}),");
+    }
+    Ok(code + "];\n")
+}
+
+/// Adds the name after each `fn` in the Rust files of a folder.
+fn collect_functions(folder: &Path, names: &mut BTreeSet<String>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect_functions(&path, names)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            for line in fs::read_to_string(&path)?.lines() {
+                let code = line.split("//").next().unwrap_or_default();
+                let words: Vec<_> = code
+                    .split(|c: char| !c.is_alphanumeric() && c != '_')
+                    .filter(|word| !word.is_empty())
+                    .collect();
+                let after = words.windows(2).filter(|pair| pair[0] == "fn");
+                names.extend(after.map(|pair| pair[1].to_owned()));
+            }
+        }
     }
     Ok(())
 }

@@ -21,8 +21,12 @@ use std::time::Duration;
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new()));
 static CHANGED: Condvar = Condvar::new();
 static WAITERS: AtomicU64 = AtomicU64::new(0);
-static FORKED: AtomicBool = AtomicBool::new(false);
+/// Why calls are refused, whatever they are: 0 while they are not.
+static REFUSED: AtomicI32 = AtomicI32::new(0);
 static NEXT_THREAD: AtomicU64 = AtomicU64::new(1);
+
+/// This process is a child forked after `cuInit`.
+static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// What a host thread knows of itself: one look-up gives all of it.
 struct Me {
@@ -67,6 +71,7 @@ extern "C" fn after_fork() {
 }
 
 extern "C" fn in_child() {
+    REFUSED.store(code::NOT_INITIALIZED, Ordering::Relaxed);
     FORKED.store(true, Ordering::Relaxed);
     after_fork();
 }
@@ -78,6 +83,20 @@ pub fn watch_forks() {
     ONCE.call_once(|| {
         // SAFETY: the handlers stay loaded (the library is never unloaded) and let no panic out.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
+    });
+}
+
+extern "C" fn at_exit() {
+    let _ = REFUSED.compare_exchange(0, code::DEINITIALIZED, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// From the first `cuInit` on, the process's exit ends the driver too: whatever runs after that, as
+/// handlers and destructors do that were there before it, finds it shut down.
+pub fn watch_exit() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the handler stays loaded (the library is never unloaded) and cannot panic.
+        unsafe { libc::atexit(at_exit) };
     });
 }
 
@@ -155,8 +174,9 @@ fn lock() -> MutexGuard<'static, State> {
 /// Runs an API function's body.
 pub fn enter(site: &'static Site, body: impl FnOnce(&mut Call) -> Outcome) -> Code {
     let (thread, in_host_function) = ME.with(|me| (me.number(), me.in_host_function.get()));
-    if (forked() || in_host_function) && !site.needs_nothing() {
-        return if forked() { code::NOT_INITIALIZED } else { code::NOT_PERMITTED };
+    let refused = REFUSED.load(Ordering::Relaxed);
+    if (refused != 0 || in_host_function) && !site.needs_nothing() {
+        return if refused != 0 { refused } else { code::NOT_PERMITTED };
     }
     match catch_unwind(AssertUnwindSafe(|| Call::new(site, thread).run(site, body))) {
         Ok(result) => result,
@@ -344,7 +364,8 @@ impl Call {
         }
     }
 
-    /// A context whose work touched what it may not: every later call on it fails.
+    /// A context whose work touched what it may not: every later call on it fails, and so it is with
+    /// whatever context this process makes on the device later. Only a new process helps.
     fn spoil(&mut self, context: u64, fault: Fault) {
         let what = match fault.reason {
             Reason::Poisoned => {
@@ -354,8 +375,9 @@ impl Call {
             Reason::NoAccess => format!("{:#x}, which its device may not touch so", fault.address),
         };
         self.complaint = format!("work touched {what}");
-        if let Some(context) = self.contexts.get_mut(&context) {
-            context.error.get_or_insert(code::ILLEGAL_ADDRESS);
-        }
+        let Some(context) = self.contexts.get_mut(&context) else { return };
+        let error = *context.error.get_or_insert(code::ILLEGAL_ADDRESS);
+        let device = context.device as usize;
+        self.devices[device].error.get_or_insert(error);
     }
 }

@@ -68,6 +68,11 @@ impl<T> Slots<T> {
         self.slots.iter().enumerate().filter_map(move |(i, o)| Some((value(i), o.as_ref()?)))
     }
 
+    /// The objects, to change them.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
+    }
+
     /// How many objects there are.
     pub fn count(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -77,6 +82,15 @@ impl<T> Slots<T> {
     pub fn remove_all(&mut self, gone: impl Fn(&T) -> bool) -> Vec<T> {
         let values: Vec<_> = self.iter().filter(|(_, o)| gone(o)).map(|(v, _)| v).collect();
         values.into_iter().filter_map(|v| self.remove(v)).collect()
+    }
+}
+
+impl<T> std::ops::Index<u64> for Slots<T> {
+    type Output = T;
+
+    /// The object of a value that is known to be there.
+    fn index(&self, value: u64) -> &T {
+        self.get(value).expect("whoever indexes has looked before, under the same lock")
     }
 }
 

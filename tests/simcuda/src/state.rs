@@ -25,6 +25,8 @@ pub struct Device {
     pub flags: u32,
     /// Contexts created since the beginning.
     pub contexts_created: u64,
+    /// The error of a context that work of this process spoilt there: later ones have it too.
+    pub error: Option<Code>,
 }
 
 /// A live context.
@@ -100,6 +102,30 @@ pub struct Function {
     pub context: u64,
     /// Its name, as C wants it.
     pub name: Box<std::ffi::CStr>,
+    /// The attributes that were set.
+    pub attributes: HashMap<i32, i32>,
+    /// The library's kernel that it is, if it is one.
+    pub kernel: Option<u64>,
+}
+
+/// A library: code that belongs to no context.
+#[derive(Debug, Default)]
+pub struct Library {
+    /// The kernels asked for, by name.
+    pub kernels: HashMap<String, u64>,
+    /// Its modules, by context.
+    pub modules: HashMap<u64, u64>,
+}
+
+/// A kernel of a library.
+#[derive(Debug)]
+pub struct LibraryKernel {
+    /// Its library.
+    pub library: u64,
+    /// Its name, as C wants it.
+    pub name: Box<std::ffi::CStr>,
+    /// The attributes that were set, by device and number.
+    pub attributes: HashMap<(u32, i32), i32>,
 }
 
 /// What is known of a host thread.
@@ -134,6 +160,10 @@ pub struct State {
     pub modules: Slots<Module>,
     /// Functions.
     pub functions: Slots<Function>,
+    /// Libraries.
+    pub libraries: Slots<Library>,
+    /// Their kernels.
+    pub library_kernels: Slots<LibraryKernel>,
     /// Memory.
     pub memory: Memory,
     /// Order and time.
@@ -176,6 +206,8 @@ impl State {
             events: Slots::new(2),
             modules: Slots::new(3),
             functions: Slots::new(4),
+            libraries: Slots::new(20),
+            library_kernels: Slots::new(21),
             memory: Memory::empty(),
             engine: Engine::new(),
             books: Books::default(),
@@ -286,7 +318,7 @@ impl State {
             primary,
             legacy: (legacy, self.unique()),
             per_thread: HashMap::new(),
-            error: None,
+            error: self.devices[device as usize].error,
             limits: BTreeMap::new(),
             cache_config: 0,
         };
@@ -317,6 +349,9 @@ impl State {
         }
         self.modules.remove_all(|m| m.context == handle);
         self.functions.remove_all(|f| f.context == handle);
+        for library in self.libraries.values_mut() {
+            library.modules.remove(&handle);
+        }
         self.memory.table.forget_context(handle);
         self.engine.destroy_context(context.key);
     }
@@ -328,6 +363,7 @@ impl State {
             "events" => Some(self.events.count() as u64),
             "contexts" => Some(self.contexts.len() as u64),
             "modules" => Some(self.modules.count() as u64),
+            "libraries" => Some(self.libraries.count() as u64),
             _ => self.memory.count(what),
         }
     }

@@ -16,6 +16,7 @@ pub mod code {
     pub const INVALID_VALUE: Code = 1;
     pub const OUT_OF_MEMORY: Code = 2;
     pub const NOT_INITIALIZED: Code = 3;
+    pub const DEINITIALIZED: Code = 4;
     pub const NO_DEVICE: Code = 100;
     pub const INVALID_DEVICE: Code = 101;
     pub const INVALID_IMAGE: Code = 200;

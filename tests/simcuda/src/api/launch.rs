@@ -1,5 +1,6 @@
 //! Kernel launches.
 
+use super::function::{self, DYNAMIC_SHARED};
 use super::{exports, get, require};
 use crate::call::Call;
 use crate::kernels::Launch;
@@ -11,38 +12,45 @@ exports! {
         function: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32,
         stream: u64, parameters: *const *const u8, extra: *const u64,
     ) |call| {
-        let _ = shared;
-        launch(call, function, [gx, gy, gz], [bx, by, bz], stream, parameters, extra)
+        let sizes = ([gx, gy, gz], [bx, by, bz], shared);
+        launch(call, function, sizes, stream, parameters, extra)
     };
     fn cuLaunchKernelEx, fn cuLaunchKernelEx_ptsz (
         config: *const LaunchConfig, function: u64, parameters: *const *const u8, extra: *const u64,
     ) |call| {
         call.started()?;
         let c = get(config)?;
-        launch(call, function, c.grid, c.block, c.stream, parameters, extra)
+        launch(call, function, (c.grid, c.block, c.shared_bytes), c.stream, parameters, extra)
     };
     fn cuLaunchCooperativeKernel, fn cuLaunchCooperativeKernel_ptsz (
         function: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32,
         stream: u64, parameters: *const *const u8,
     ) |call| {
-        let _ = shared;
-        launch(call, function, [gx, gy, gz], [bx, by, bz], stream, parameters, std::ptr::null())
+        let sizes = ([gx, gy, gz], [bx, by, bz], shared);
+        launch(call, function, sizes, stream, parameters, std::ptr::null())
     };
 }
 
 fn launch(
     call: &mut Call,
     function: u64,
-    grid: [u32; 3],
-    block: [u32; 3],
+    (grid, block, shared): ([u32; 3], [u32; 3], u32),
     stream: u64,
     parameters: *const *const u8,
     extra: *const u64,
 ) -> Outcome {
     let stream = call.stream(stream)?;
-    let name = &call.functions.get(function).ok_or(code::INVALID_HANDLE)?.name;
-    let name = name.to_string_lossy().into_owned();
-    require(grid.iter().chain(&block).all(|n| *n > 0), code::INVALID_VALUE)?;
+    let function = function::resolve(call, function)?;
+    require(call.functions[function].context == stream.context, code::INVALID_HANDLE)?;
+    let name = call.functions[function].name.to_string_lossy().into_owned();
+    let room = function::attribute(call, function, DYNAMIC_SHARED)?;
+    require(i64::from(shared) <= i64::from(room), code::INVALID_VALUE)?;
+    require(parameters.is_null() || extra.is_null(), code::INVALID_VALUE)?;
+    let within = |sizes: [u32; 3], most: [u32; 3]| {
+        sizes.iter().zip(most).all(|(&n, most)| (1..=most).contains(&n))
+    };
+    let fits = within(grid, [i32::MAX as u32, 65_535, 65_535]) && within(block, [1024, 1024, 64]);
+    require(fits, code::INVALID_VALUE)?;
     let threads = block.iter().try_fold(1u32, |n, b| n.checked_mul(*b));
     require(threads.is_some_and(|n| n <= 1024), code::INVALID_VALUE)?;
     let Some(widths) = signature(&name) else {

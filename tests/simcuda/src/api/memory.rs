@@ -1,8 +1,9 @@
 //! Device memory: allocations and what is left.
 
+use super::ipc::still_imported;
 use super::{exports, put, put_if, require, wanted};
 use crate::call::Call;
-use crate::checker::{Access, AccessKind, Report, ReportKind};
+use crate::checker::{Access, AccessKind};
 use crate::engine::Target;
 use crate::memory::table::{Kind, Mapping};
 use crate::types::{Code, Outcome, code};
@@ -100,27 +101,6 @@ pub fn implied_wait(call: &mut Call, mapping: &Mapping) {
     }
 }
 
-/// Freeing what other processes have open leaves them with memory that is not defined.
-fn still_imported(call: &mut Call, mapping: &Mapping) {
-    if !call.engine.checker_ref().is_on() {
-        return;
-    }
-    let open_in = call.memory.ipc.open_in(mapping.object);
-    if open_in.is_empty() {
-        return;
-    }
-    let pids: Vec<_> = open_in.iter().map(u32::to_string).collect();
-    let who = call.caller();
-    call.engine.checker().report(Report {
-        kind: ReportKind::DestroyUnderWork,
-        first: format!("opened by cuIpcOpenMemHandle in process {}, not closed", pids.join(", ")),
-        second: format!("{:#x}..{:#x} freed by {who}", mapping.start, mapping.end()),
-        object: mapping.object,
-        bytes: mapping.bytes,
-        ..Report::default()
-    });
-}
-
 fn free(call: &mut Call, address: u64) -> Outcome {
     let current = call.context()?;
     if address == 0 {
@@ -131,6 +111,14 @@ fn free(call: &mut Call, address: u64) -> Outcome {
         super::pool::free_now(call, block);
         return Ok(());
     }
+    if call.memory.is_imported_block(address)
+        && let Some(mapping) = call.memory.table.find(address).cloned()
+    {
+        destroy_access(call, &mapping);
+        let gone = call.memory.remove_block_import(address);
+        forget(call, gone);
+        return Ok(());
+    }
     let ours = |m: &&Mapping| m.start == address && matches!(m.kind, Kind::Device | Kind::Managed);
     let mapping =
         call.memory.table.find(address).filter(ours).cloned().ok_or(code::INVALID_VALUE)?;
@@ -138,7 +126,8 @@ fn free(call: &mut Call, address: u64) -> Outcome {
     call.healthy(current)?;
     let still = |m: &&Mapping| m.buffer == mapping.buffer;
     call.memory.table.find(address).filter(still).ok_or(code::INVALID_VALUE)?;
-    still_imported(call, &mapping);
+    let open_in = call.memory.ipc.open_in(mapping.object);
+    still_imported(call, mapping.object, address, mapping.bytes, open_in);
     destroy_access(call, &mapping);
     let gone = call.memory.free(address);
     forget(call, gone);

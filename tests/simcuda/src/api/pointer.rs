@@ -106,7 +106,10 @@ fn value(call: &mut Call, attribute: i32, address: u64) -> Result<Value, Code> {
         14 => Long(handle_types(call, address, &m)),
         15 => Word(0),
         16 => Word((m.readers >> device & 1 | (m.writers >> device & 1) << 1) as u32),
-        17 => Long(block.map_or(0, |b| b.pool)),
+        17 => {
+            let imported = call.memory.ipc.pool_of(m.start);
+            Long(block.map(|b| b.pool).or(imported).unwrap_or(0))
+        }
         18 => Long(m.bytes),
         19 => Long(m.start),
         20 => Long(m.object),

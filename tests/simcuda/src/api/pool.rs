@@ -7,6 +7,7 @@
 //! [`allocate_on`] and [`free_on`] are what a stream does; whoever captures a stream asks before
 //! them.
 
+use super::ipc::still_imported;
 use super::memory::{announce, forget};
 use super::{exports, get, put, require, wanted};
 use crate::call::Call;
@@ -33,7 +34,8 @@ exports! {
     };
     fn cuDeviceSetMemPool(device: i32, pool: u64) |call| {
         let device = call.device(device)?;
-        require(alive(call, pool)?.device == device, code::INVALID_VALUE)?;
+        let found = alive(call, pool)?;
+        require(found.device == device && found.imported.is_none(), code::INVALID_VALUE)?;
         call.memory.device_pools[device as usize].current = pool;
         Ok(())
     };
@@ -103,7 +105,7 @@ exports! {
         call.started()?;
         wanted(address)?;
         let stream = call.stream(stream)?;
-        alive(call, pool)?;
+        require(alive(call, pool)?.imported.is_none(), code::INVALID_VALUE)?;
         put(address, allocate_on(call, &stream, pool, bytes as u64)?)
     };
     fn cuMemFreeAsync, fn cuMemFreeAsync_ptsz (address: u64, stream: u64) |call| {
@@ -113,7 +115,7 @@ exports! {
 }
 
 /// A pool that the program has not destroyed.
-fn alive(call: &Call, pool: u64) -> Result<&Pool, Code> {
+pub fn alive(call: &Call, pool: u64) -> Result<&Pool, Code> {
     call.memory.pool(pool).filter(|p| !p.destroyed).ok_or(code::INVALID_VALUE)
 }
 
@@ -202,6 +204,10 @@ pub fn allocate_on(
     require(bytes > 0, code::INVALID_VALUE)?;
     let rounded = bytes.checked_next_multiple_of(ALIGNMENT).ok_or(code::OUT_OF_MEMORY)?;
     call.engine.checker().keep_order();
+    let state = &mut **call;
+    if let Some(pool) = state.memory.pool_mut(pool) {
+        pool.join_all(|mark| state.engine.is_done(mark.event));
+    }
     let start = place(call, stream, pool, rounded)?;
     let marks = call.memory.give_out(pool, start, bytes)?;
     let thread = call.key();
@@ -280,7 +286,8 @@ pub fn free_on(call: &mut Call, stream: &StreamRef, address: u64) -> Outcome {
     let (thread, who) = (call.key(), call.caller());
     let context = call.contexts.get(&stream.context).ok_or(code::INVALID_CONTEXT)?.key;
     let block = call.memory.table.block(address).copied().filter(|b| b.start == address);
-    let linear = |m: &&Mapping| m.start == address && m.kind == Kind::Device;
+    let imported = call.memory.is_imported_block(address);
+    let linear = |m: &&Mapping| m.start == address && (m.kind == Kind::Device || imported);
     let (start, bytes) = match (&block, call.memory.table.find(address).filter(linear)) {
         (Some(block), _) => (block.start, block.bytes),
         (None, Some(mapping)) => (mapping.start, mapping.bytes),
@@ -302,7 +309,14 @@ pub fn free_on(call: &mut Call, stream: &StreamRef, address: u64) -> Outcome {
     let mark = Mark { event, stream: stream.key };
     match block {
         Some(block) => give_back(call, &block, Some(mark)),
-        None => call.memory.orphan(start, mark),
+        None => {
+            if let Some(object) = call.memory.table.find(start).map(|m| m.object) {
+                let open_in = call.memory.ipc.open_in(object);
+                still_imported(call, object, start, bytes, open_in);
+            }
+            call.memory.leave_block(start);
+            call.memory.orphan(start, mark);
+        }
     }
     Ok(())
 }
@@ -320,16 +334,11 @@ pub fn free_now(call: &mut Call, block: Block) {
 }
 
 fn give_back(call: &mut Call, block: &Block, mark: Option<Mark>) {
+    let open_in = call.memory.block_gone(block);
+    still_imported(call, 0, block.start, block.bytes, open_in);
     call.memory.table.remove_block(block.start);
-    let state = &mut **call;
-    let engine = &state.engine;
-    if let Some(pool) = state.memory.pool_mut(block.pool) {
-        let opportunistic = pool.policy.opportunistic;
-        let alike = |a: &Mark, b: &Mark| {
-            let done = engine.is_done(a.event) && engine.is_done(b.event);
-            opportunistic && a.stream == b.stream && done
-        };
-        pool.give(block.start, block.bytes.next_multiple_of(ALIGNMENT), mark, alike);
+    if let Some(pool) = call.memory.pool_mut(block.pool) {
+        pool.give(block.start, block.bytes.next_multiple_of(ALIGNMENT), mark);
     }
     tidy(call, block.pool);
     if call.memory.pool(block.pool).is_some_and(|p| p.destroyed) {

@@ -6,11 +6,12 @@
 //! it any more, and importers' uses of it are findings.
 
 use super::board::{self, Board};
-use super::linear::{HostRange, MemoryFile};
+use super::linear::{GRAIN, HostRange, MemoryFile};
 use super::object::Home;
 use super::table::{Kind, Mapping};
 use super::{ALIGNMENT, Gone, LARGE, Memory};
 use crate::types::{Code, code};
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -19,23 +20,31 @@ use std::sync::atomic::Ordering::SeqCst;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Handle {
-    words: [u64; 8],
+    pub(super) words: [u64; 8],
 }
 
-const MAGIC: [u64; 2] = [u64::from_le_bytes(*b"sim mem "), u64::from_le_bytes(*b"sim evt ")];
+const MAGIC: [u64; 3] = [
+    u64::from_le_bytes(*b"sim mem "),
+    u64::from_le_bytes(*b"sim evt "),
+    u64::from_le_bytes(*b"sim ptr "),
+];
+const MEMORY: usize = 0;
+const EVENT: usize = 1;
+/// The kind of data that name a block of a pool.
+pub(super) const POINTER: usize = 2;
 
 /// What a handle names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Name {
-    pid: u32,
-    board: i32,
-    nonce: u64,
-    place: u32,
-    serial: u64,
+pub(super) struct Name {
+    pub pid: u32,
+    pub board: i32,
+    pub nonce: u64,
+    pub place: u32,
+    pub serial: u64,
 }
 
 impl Name {
-    fn of(handle: &Handle, kind: usize) -> Result<Self, Code> {
+    pub(super) fn of(handle: &Handle, kind: usize) -> Result<Self, Code> {
         let [magic, process, nonce, place, serial, ..] = handle.words;
         let name = Self {
             pid: process as u32,
@@ -47,7 +56,7 @@ impl Name {
         if magic == MAGIC[kind] && serial != 0 { Ok(name) } else { Err(code::INVALID_HANDLE) }
     }
 
-    fn handle(&self, kind: usize) -> Handle {
+    pub(super) fn handle(&self, kind: usize) -> Handle {
         let process = u64::from(self.pid) | u64::from(self.board as u32) << 32;
         let place = u64::from(self.place);
         Handle { words: [MAGIC[kind], process, self.nonce, place, self.serial, 0, 0, 0] }
@@ -61,13 +70,23 @@ pub struct Imported {
     peer: Arc<Board>,
     #[allow(dead_code)] // Keeps the bytes mapped.
     range: HostRange,
+    left: Cell<bool>,
+}
+
+impl Imported {
+    /// The exporter is told, once.
+    pub fn leave(&self) {
+        if !self.left.replace(true)
+            && let Some(place) = self.peer.allocation(self.name.place)
+        {
+            place.leave(std::process::id());
+        }
+    }
 }
 
 impl Drop for Imported {
     fn drop(&mut self) {
-        if let Some(place) = self.peer.allocation(self.name.place) {
-            place.leave(std::process::id());
-        }
+        self.leave();
     }
 }
 
@@ -125,7 +144,7 @@ impl SharedEvent {
     pub fn handle(&self) -> Result<Handle, Code> {
         let Self { ref board, place, serial, ours } = *self;
         let name = Name { pid: board.pid, board: board.fd(), nonce: board.nonce, place, serial };
-        if ours { Ok(name.handle(1)) } else { Err(code::INVALID_HANDLE) }
+        if ours { Ok(name.handle(EVENT)) } else { Err(code::INVALID_HANDLE) }
     }
 }
 
@@ -139,6 +158,8 @@ pub struct Ipc {
     imported: HashMap<Name, u64>,
     opened: HashMap<u64, u32>,
     complained: HashSet<u64>,
+    /// Imported blocks of pools: address and pool.
+    pub(super) of_pools: HashMap<u64, u64>,
 }
 
 impl Drop for Ipc {
@@ -151,7 +172,7 @@ impl Drop for Ipc {
 }
 
 impl Ipc {
-    fn board(&mut self) -> Result<Arc<Board>, Code> {
+    pub(super) fn board(&mut self) -> Result<Arc<Board>, Code> {
         if let Some(own) = &self.own {
             return Ok(own.clone());
         }
@@ -160,13 +181,13 @@ impl Ipc {
         Ok(own)
     }
 
-    fn serial(&mut self) -> u64 {
+    pub(super) fn serial(&mut self) -> u64 {
         self.serials += 1;
         self.serials
     }
 
     /// The board of the process that a handle names. Not our own: those handles are not for us.
-    fn peer(&mut self, name: &Name) -> Result<Arc<Board>, Code> {
+    pub(super) fn peer(&mut self, name: &Name) -> Result<Arc<Board>, Code> {
         if name.pid == std::process::id() {
             let ours = self.own.as_ref().is_some_and(|own| own.nonce == name.nonce);
             return Err(if ours { code::INVALID_CONTEXT } else { code::INVALID_HANDLE });
@@ -190,13 +211,56 @@ impl Ipc {
 
     /// The event of a handle.
     pub fn open_event(&mut self, handle: &Handle) -> Result<SharedEvent, Code> {
-        let name = Name::of(handle, 1)?;
+        let name = Name::of(handle, EVENT)?;
         let board = self.peer(&name)?;
         let event = SharedEvent { board, place: name.place, serial: name.serial, ours: false };
         if event.place().is_some() { Ok(event) } else { Err(code::INVALID_HANDLE) }
     }
 
-    /// An object is no more.
+    /// Shows bytes on our board, once; `number` is theirs alone. `place` is a file of ours and where
+    /// in it they begin.
+    pub(super) fn show(
+        &mut self,
+        number: u64,
+        place: (i32, u64),
+        bytes: u64,
+        device: u32,
+    ) -> Result<Name, Code> {
+        let own = self.board()?;
+        let known = self.exported.get(&number).copied();
+        let at = known.or_else(|| own.free_allocation()).ok_or(code::OUT_OF_MEMORY)?;
+        let entry = own.allocation(at).ok_or(code::OUT_OF_MEMORY)?;
+        if known.is_none() {
+            let (file, offset) = place;
+            let (_, inode, _) = board::identify(file).map_err(|_| code::OUT_OF_MEMORY)?;
+            entry.offset.store(offset, SeqCst);
+            entry.bytes.store(bytes, SeqCst);
+            entry.inode.store(inode, SeqCst);
+            entry.device.store(device, SeqCst);
+            entry.file.store(file, SeqCst);
+            entry.serial.store(self.serial(), SeqCst);
+            self.exported.insert(number, at);
+        }
+        let (pid, nonce, board) = (own.pid, own.nonce, own.fd());
+        Ok(Name { pid, board, nonce, place: at, serial: entry.serial.load(SeqCst) })
+    }
+
+    /// The object of a name that is imported already.
+    pub(super) fn imported(&self, name: &Name) -> Option<u64> {
+        self.imported.get(name).copied()
+    }
+
+    /// The imported blocks of a pool.
+    pub(super) fn blocks_of(&self, pool: u64) -> Vec<u64> {
+        self.of_pools.iter().filter(|(_, of)| **of == pool).map(|(start, _)| *start).collect()
+    }
+
+    /// The imported pool of a block.
+    pub fn pool_of(&self, start: u64) -> Option<u64> {
+        self.of_pools.get(&start).copied()
+    }
+
+    /// An object, or a block of a pool, is no more.
     pub fn buried(&mut self, object: u64) {
         if let (Some(place), Some(own)) = (self.exported.remove(&object), &self.own)
             && let Some(place) = own.allocation(place)
@@ -224,26 +288,11 @@ impl Memory {
     pub fn export_ipc(&mut self, address: u64) -> Result<Handle, Code> {
         let ours = |m: &&Mapping| m.kind == Kind::Device;
         let mapping = self.table.find(address).filter(ours).cloned().ok_or(code::INVALID_VALUE)?;
-        let board = self.ipc.board()?;
-        let (pid, nonce, fd) = (board.pid, board.nonce, board.fd());
-        let known = self.ipc.exported.get(&mapping.object).copied();
-        let place = known.or_else(|| board.free_allocation()).ok_or(code::OUT_OF_MEMORY)?;
-        let entry = board.allocation(place).ok_or(code::OUT_OF_MEMORY)?;
-        if known.is_none() {
-            let (file, offset) = self.linear.place(mapping.base);
-            let (_, inode, _) = board::identify(file).map_err(|_| code::OUT_OF_MEMORY)?;
-            entry.offset.store(offset, SeqCst);
-            entry.bytes.store(mapping.bytes, SeqCst);
-            entry.inode.store(inode, SeqCst);
-            entry.device.store(mapping.device, SeqCst);
-            entry.file.store(file, SeqCst);
-            entry.serial.store(self.ipc.serial(), SeqCst);
-            self.ipc.exported.insert(mapping.object, place);
-            // Others may write it, which we would not see.
-            self.touched(mapping.object);
-        }
-        let serial = entry.serial.load(SeqCst);
-        Ok(Name { pid, board: fd, nonce, place, serial }.handle(0))
+        let place = self.linear.place(mapping.base);
+        let name = self.ipc.show(mapping.object, place, mapping.bytes, mapping.device)?;
+        // Others may write it, which we would not see.
+        self.touched(mapping.object);
+        Ok(name.handle(MEMORY))
     }
 
     /// `cuIpcOpenMemHandle` in a context: the address, and the object if it is new here.
@@ -253,7 +302,7 @@ impl Memory {
         context: u64,
         device: u32,
     ) -> Result<(u64, Option<(u64, u64)>), Code> {
-        let name = Name::of(handle, 0)?;
+        let name = Name::of(handle, MEMORY)?;
         let peer = self.ipc.peer(&name)?;
         let place = peer.allocation(name.place).ok_or(code::INVALID_HANDLE)?;
         if place.serial.load(SeqCst) != name.serial {
@@ -281,11 +330,17 @@ impl Memory {
             Some(object) => object,
             None => self.import_object(name, peer.clone(), owner)?,
         };
-        let start = self.map_import(object, bytes, context, owner, device)?;
+        let start = self.map_import(object, bytes, context, owner, (1 << device, 1 << device))?;
+        self.ipc.opened.insert(start, 1);
         Ok((start, known.is_none().then_some((object, bytes))))
     }
 
-    fn import_object(&mut self, name: Name, peer: Arc<Board>, device: u32) -> Result<u64, Code> {
+    pub(super) fn import_object(
+        &mut self,
+        name: Name,
+        peer: Arc<Board>,
+        device: u32,
+    ) -> Result<u64, Code> {
         let place = peer.allocation(name.place).ok_or(code::INVALID_HANDLE)?;
         let bytes = place.bytes.load(SeqCst);
         let (offset, inode) = (place.offset.load(SeqCst), place.inode.load(SeqCst));
@@ -295,7 +350,10 @@ impl Memory {
             return Err(code::INVALID_HANDLE);
         }
         place.join(std::process::id());
-        let range = HostRange::of_file_at(file.fd, bytes, offset).map_err(|_| code::MAP_FAILED);
+        // A mapping of a file begins at one of its pages.
+        let before = offset % GRAIN;
+        let range = HostRange::of_file_at(file.fd, before + bytes, offset - before)
+            .map_err(|_| code::MAP_FAILED);
         let withdrawn = place.serial.load(SeqCst) != name.serial;
         let range = match range {
             Ok(range) if !withdrawn => range,
@@ -305,8 +363,9 @@ impl Memory {
             }
         };
         range.keep_private();
-        let base = range.start;
-        let imported = Home::Imported(Imported { name, peer, range });
+        let base = range.start + before;
+        let left = Cell::new(false);
+        let imported = Home::Imported(Imported { name, peer, range, left });
         let object = self.new_object(device, bytes, imported, base);
         object.counted = false;
         let object = object.id;
@@ -314,13 +373,13 @@ impl Memory {
         Ok(object)
     }
 
-    fn map_import(
+    pub(super) fn map_import(
         &mut self,
         object: u64,
         bytes: u64,
         context: u64,
         owner: u32,
-        device: u32,
+        (readers, writers): (u64, u64),
     ) -> Result<u64, Code> {
         let rounded = bytes.next_multiple_of(ALIGNMENT);
         let align = if rounded >= LARGE { LARGE } else { ALIGNMENT };
@@ -331,7 +390,6 @@ impl Memory {
         let entry = self.objects.get_mut(&object).ok_or(code::INVALID_HANDLE)?;
         entry.mappings += 1;
         let base = entry.base;
-        self.ipc.opened.insert(start, 1);
         let mapping = Mapping {
             start,
             bytes,
@@ -340,8 +398,8 @@ impl Memory {
             kind: Kind::Imported,
             device: owner,
             context,
-            readers: 1 << device,
-            writers: 1 << device,
+            readers,
+            writers,
             flags: 0,
             buffer: self.unique(),
             sync_memops: false,

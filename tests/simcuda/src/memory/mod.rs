@@ -11,6 +11,7 @@ pub mod extents;
 pub mod history;
 pub mod host;
 pub mod ipc;
+pub mod ipc_pool;
 pub mod linear;
 pub mod managed;
 pub mod object;

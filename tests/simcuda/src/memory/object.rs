@@ -63,6 +63,21 @@ impl Object {
         Self { id, device, bytes, home, base, handles, mappings, counted, touched, properties }
     }
 
+    /// The memory file of its own, if it has one.
+    pub fn file(&self) -> Option<i32> {
+        match &self.home {
+            Home::Shared { file, .. } => Some(file.fd),
+            _ => None,
+        }
+    }
+
+    /// An import: the exporter is told that it is not used here any more.
+    pub fn leave(&self) {
+        if let Home::Imported(imported) = &self.home {
+            imported.leave();
+        }
+    }
+
     /// Whether nothing names it any more.
     pub fn is_dead(&self) -> bool {
         self.handles.is_empty() && self.mappings == 0

@@ -6,12 +6,13 @@
 //! fragments have the same mark. A whole chunk is one mapping while it is there, so that work queued
 //! before a free still finds its bytes; which of them may be used in new work is what the blocks say.
 
+use super::ipc_pool::PoolName;
 use super::object::Home;
 use super::table::{Block, Kind, Mapping};
 use super::{ALIGNMENT, Gone, LARGE, Memory};
 use crate::engine::{EventKey, StreamKey};
 use crate::types::{Code, PoolProperties, code};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What a pool takes from the device at a time, if the device has it: the figure that programs see
 /// in the pool's reserved bytes after a first small allocation.
@@ -93,12 +94,21 @@ pub struct Pool {
     pub readers: u64,
     /// Devices that may write, a bit each.
     pub writers: u64,
+    /// The number by which other processes know it, if they may.
+    pub shared: Option<u64>,
+    /// Whose pool this one stands for, if it was imported.
+    pub imported: Option<PoolName>,
     /// Blocks that the program has.
     pub blocks: u64,
     chunks: BTreeMap<u64, Chunk>,
     free: BTreeMap<u64, Fragment>,
-    marks: HashMap<EventKey, u32>,
+    /// The same fragments, by size and start.
+    by_size: BTreeSet<(u64, u64)>,
+    /// The marks of all fragments, with the number of fragments that have each.
+    marks: HashMap<EventKey, (StreamKey, u32)>,
     unneeded: Vec<EventKey>,
+    /// Starts of fragments that were not yet joined with their neighbours.
+    alone: Vec<u64>,
 }
 
 impl Pool {
@@ -115,11 +125,15 @@ impl Pool {
             used: Level::default(),
             readers: bit,
             writers: bit,
+            shared: None,
+            imported: None,
             blocks: 0,
             chunks: BTreeMap::new(),
             free: BTreeMap::new(),
+            by_size: BTreeSet::new(),
             marks: HashMap::new(),
             unneeded: Vec::new(),
+            alone: Vec::new(),
         }
     }
 
@@ -135,15 +149,21 @@ impl Pool {
 
     /// The marks of all fragments.
     pub fn marks(&self) -> Vec<Mark> {
-        let mut marks: Vec<_> = self.free.values().filter_map(|f| f.mark).collect();
-        marks.sort_by_key(|m| m.event);
-        marks.dedup();
-        marks
+        self.marks.iter().map(|(&event, &(stream, _))| Mark { event, stream }).collect()
     }
 
-    /// The best place for `bytes` among free bytes whose marks are `usable`: in the smallest run of
-    /// them that is large enough, at its beginning.
+    /// The best place for `bytes` among free bytes whose marks are `usable`: a fragment of just that
+    /// size, else the beginning of the smallest run of neighbours that is large enough.
     pub fn find(&self, bytes: u64, usable: impl Fn(&Mark) -> bool) -> Option<u64> {
+        let whole = |&&(_, start): &&(u64, u64)| {
+            self.free.get(&start).is_some_and(|f| f.mark.is_none_or(|mark| usable(&mark)))
+        };
+        let fragment =
+            self.by_size.range((bytes, 0)..(bytes + 1, 0)).find(whole).map(|(_, start)| *start);
+        fragment.or_else(|| self.find_run(bytes, usable))
+    }
+
+    fn find_run(&self, bytes: u64, usable: impl Fn(&Mark) -> bool) -> Option<u64> {
         let mut best: Option<(u64, u64)> = None;
         let mut run = (0, 0);
         let mut close = |(start, end): (u64, u64)| {
@@ -167,13 +187,13 @@ impl Pool {
 
     fn hold(&mut self, mark: Option<Mark>) {
         if let Some(mark) = mark {
-            *self.marks.entry(mark.event).or_default() += 1;
+            self.marks.entry(mark.event).or_insert((mark.stream, 0)).1 += 1;
         }
     }
 
     fn let_go(&mut self, mark: Option<Mark>) {
         let Some(Mark { event, .. }) = mark else { return };
-        if let Some(count) = self.marks.get_mut(&event) {
+        if let Some((_, count)) = self.marks.get_mut(&event) {
             *count -= 1;
             if *count == 0 {
                 self.marks.remove(&event);
@@ -185,12 +205,18 @@ impl Pool {
     fn insert(&mut self, start: u64, fragment: Fragment) {
         if fragment.bytes > 0 {
             self.hold(fragment.mark);
-            self.free.insert(start, fragment);
+            self.enter(start, fragment);
         }
+    }
+
+    fn enter(&mut self, start: u64, fragment: Fragment) {
+        self.free.insert(start, fragment);
+        self.by_size.insert((fragment.bytes, start));
     }
 
     fn remove(&mut self, start: u64) -> Option<Fragment> {
         let fragment = self.free.remove(&start)?;
+        self.by_size.remove(&(fragment.bytes, start));
         self.let_go(fragment.mark);
         Some(fragment)
     }
@@ -214,19 +240,30 @@ impl Pool {
         marks
     }
 
-    /// A block is free again. `alike` says which marks are as good as each other.
-    pub fn give(
-        &mut self,
-        start: u64,
-        bytes: u64,
-        mark: Option<Mark>,
-        alike: impl Fn(&Mark, &Mark) -> bool,
-    ) {
+    /// A block is free again.
+    pub fn give(&mut self, start: u64, bytes: u64, mark: Option<Mark>) {
         self.used.now -= bytes;
         self.blocks -= 1;
         self.insert(start, Fragment { bytes, mark });
-        self.join(start + bytes, &alike);
-        self.join(start, &alike);
+        self.alone.push(start);
+    }
+
+    /// Joins what was freed of late with its neighbours, if it is `over`: where any free that is
+    /// done is as good as another, one mark of a stream stands for many.
+    pub fn join_all(&mut self, over: impl Fn(&Mark) -> bool) {
+        let joins = self.policy.opportunistic;
+        let alike = |a: &Mark, b: &Mark| joins && a.stream == b.stream && over(a) && over(b);
+        let mut alone = std::mem::take(&mut self.alone);
+        alone.retain(|&start| {
+            let Some(fragment) = self.free.get(&start).copied() else { return false };
+            if fragment.mark.is_some_and(|mark| !over(&mark)) {
+                return true;
+            }
+            self.join(start + fragment.bytes, &alike);
+            self.join(start, &alike);
+            false
+        });
+        self.alone = alone;
     }
 
     /// Joins the fragments before and after `at` if one mark may stand for both.
@@ -241,7 +278,7 @@ impl Pool {
         let same = match (left.mark, right.mark) {
             (None, None) => true,
             (Some(a), Some(b)) => a == b || alike(&a, &b),
-            _ => false,
+            (Some(only), None) | (None, Some(only)) => alike(&only, &only),
         };
         if start + left.bytes != at || !same {
             return;
@@ -251,7 +288,7 @@ impl Pool {
         self.hold(mark);
         self.remove(at);
         self.remove(start);
-        self.free.insert(start, Fragment { bytes: left.bytes + right.bytes, mark });
+        self.enter(start, Fragment { bytes: left.bytes + right.bytes, mark });
     }
 
     /// Takes off the marks that are `over`: their bytes are anybody's.
@@ -430,7 +467,7 @@ impl Memory {
         pool.readers = set(pool.readers, flags & 1 != 0);
         pool.writers = set(pool.writers, flags & 2 != 0);
         let (readers, writers) = (pool.readers, pool.writers);
-        for start in pool.chunk_starts() {
+        for start in pool.chunk_starts().into_iter().chain(self.ipc.blocks_of(handle)) {
             if let Some(mapping) = self.table.find_mut(start) {
                 (mapping.readers, mapping.writers) = (readers, writers);
             }

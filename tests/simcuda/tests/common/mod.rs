@@ -118,6 +118,10 @@ driver! {
     cuMemRetainAllocationHandle(handle: *mut u64, address: u64);
     cuMemExportToShareableHandle(to: *mut i32, handle: u64, kind: i32, flags: u64);
     cuMemImportFromShareableHandle(handle: *mut u64, from: usize, kind: i32);
+    cuMemPoolExportToShareableHandle(to: *mut i32, pool: u64, kind: i32, flags: u64);
+    cuMemPoolImportFromShareableHandle(pool: *mut u64, from: usize, kind: i32, flags: u64);
+    cuMemPoolExportPointer(data: *mut IpcHandle, address: u64);
+    cuMemPoolImportPointer(address: *mut u64, pool: u64, data: *const IpcHandle);
     cuIpcGetMemHandle(handle: *mut IpcHandle, address: u64);
     cuIpcOpenMemHandle(address: *mut u64, handle: IpcHandle, flags: u32);
     cuIpcOpenMemHandle_v2(address: *mut u64, handle: IpcHandle, flags: u32);
