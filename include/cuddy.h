@@ -479,8 +479,8 @@ cuddy_status cuddy_stream_open(int device, cuddy_stream stream);
 // Thread-safe. Calls the driver to mark the end of the stream's work; does not wait for it.
 cuddy_status cuddy_stream_retire(int device, cuddy_stream stream);
 
-// Tells that the program has made one stream wait for another. What has been freed on donor may then
-// go to thief at once, with no wait of Cuddy's.
+// Tells that the program has made one stream wait for another. What has been freed on donor may
+// then go to thief at once, with no wait of Cuddy's.
 //
 // Call it where the wait is put in (cuStreamWaitEvent(), cudaStreamWaitEvent()). The event stands for
 // all that donor was given before it was recorded: a block of donor whose use comes later must not

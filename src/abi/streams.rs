@@ -40,8 +40,8 @@ pub extern "C" fn cuddy_stream_retire(device: c_int, stream: cuddy_stream) -> cu
     guarded(|| process::stream_retire(device, stream as usize))
 }
 
-/// Tells that the program has made one stream wait for another. What has been freed on donor may then
-/// go to thief at once, with no wait of Cuddy's.
+/// Tells that the program has made one stream wait for another. What has been freed on donor may
+/// then go to thief at once, with no wait of Cuddy's.
 ///
 /// Call it where the wait is put in (cuStreamWaitEvent(), cudaStreamWaitEvent()). The event stands for
 /// all that donor was given before it was recorded: a block of donor whose use comes later must not
