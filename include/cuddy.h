@@ -482,9 +482,9 @@ cuddy_status cuddy_stream_retire(int device, cuddy_stream stream);
 // Tells that the program has made one stream wait for another. What has been freed on donor may
 // then go to thief at once, with no wait of Cuddy's.
 //
-// Call it where the wait is put in (cuStreamWaitEvent(), cudaStreamWaitEvent()). The event stands for
-// all that donor was given before it was recorded: a block of donor whose use comes later must not
-// have been freed by then.
+// Call it where the wait is put in (cuStreamWaitEvent(), cudaStreamWaitEvent()). The event stands
+// for all that donor was given before it was recorded: a block of donor whose use comes later must
+// not have been freed by then.
 //
 // device: the streams' device, or CUDDY_CURRENT_DEVICE.
 // thief:  the stream that waits.
@@ -494,9 +494,7 @@ cuddy_status cuddy_stream_retire(int device, cuddy_stream stream);
 // CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN,
 // CUDDY_ERROR_HOST_OUT_OF_MEMORY.
 // Thread-safe. Calls the driver at most to tell which streams the handles are.
-cuddy_status cuddy_note_wait(int device,
-                             cuddy_stream thief,
-                             cuddy_stream donor);
+cuddy_status cuddy_note_wait(int device, cuddy_stream thief, cuddy_stream donor);
 
 // -------------------------------------------------------------------------------------------------
 // Pools

@@ -43,9 +43,9 @@ pub extern "C" fn cuddy_stream_retire(device: c_int, stream: cuddy_stream) -> cu
 /// Tells that the program has made one stream wait for another. What has been freed on donor may
 /// then go to thief at once, with no wait of Cuddy's.
 ///
-/// Call it where the wait is put in (cuStreamWaitEvent(), cudaStreamWaitEvent()). The event stands for
-/// all that donor was given before it was recorded: a block of donor whose use comes later must not
-/// have been freed by then.
+/// Call it where the wait is put in (cuStreamWaitEvent(), cudaStreamWaitEvent()). The event stands
+/// for all that donor was given before it was recorded: a block of donor whose use comes later must
+/// not have been freed by then.
 ///
 /// device: the streams' device, or CUDDY_CURRENT_DEVICE.
 /// thief:  the stream that waits.
