@@ -300,6 +300,9 @@ typedef struct cuddy_stats {
   uint64_t rung_host_wait_count;
 } cuddy_stats;
 
+// A graph's name, as Cuddy knows it.
+typedef uint64_t cuddy_graph;
+
 // In place of a pool: the calling thread's current one.
 #define CUDDY_POOL_CURRENT 0
 
@@ -592,6 +595,61 @@ cuddy_status cuddy_pool_set_limit(cuddy_pool pool, size_t bytes);
 cuddy_status cuddy_pool_trim(cuddy_pool pool, size_t keep_bytes, size_t *freed);
 
 // -------------------------------------------------------------------------------------------------
+// Graphs
+// -------------------------------------------------------------------------------------------------
+//
+// Memory that a captured CUDA graph uses is the graph's until it is destroyed, even if it is freed:
+// each launch uses it again. So Cuddy has to know of the capture: tell it with these three calls,
+// around what captures, launches and destroys the graph. While a capture is under way Cuddy makes no
+// driver call that would disturb it, in any capture mode; freed memory that other streams still use
+// waits for its end.
+//
+// Between cuddy_graph_begin() and cuddy_graph_end() allocations on the captured stream, and on
+// streams that joined its capture, come from the graph's pool. Memory freed there is used again
+// in the same capture by the same stream, and by another one after cuddy_note_wait(). Several graphs
+// may share a pool: a later one uses what an earlier one freed, so they must be launched in the order
+// of their captures, one after the other.
+
+// Says that a stream's work is captured into a graph from now on. Call it right before or right
+// after the capture is begun.
+//
+// graph:  where to write the graph's name.
+// device: the stream's device, or CUDDY_CURRENT_DEVICE.
+// stream: the stream that is captured; it must live until cuddy_graph_end(). Not the legacy one.
+// pool:   a pool of cuddy_pool_create(), which other graphs may share; 0 for one of its own.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (graph is NULL), CUDDY_ERROR_INVALID_GRAPH (the stream is
+// captured into another graph already), CUDDY_ERROR_INVALID_STREAM, CUDDY_ERROR_INVALID_POOL,
+// CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_WRONG_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER,
+// CUDDY_ERROR_FORKED, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+// Thread-safe. Graphs of several streams may be captured at once.
+cuddy_status cuddy_graph_begin(cuddy_graph *graph,
+                               int device,
+                               cuddy_stream stream,
+                               cuddy_pool pool);
+
+// Says that the capture is over. Call it right after the capture was ended, whether that succeeded
+// or not.
+//
+// graph: a graph that was begun.
+//
+// Errors: CUDDY_ERROR_INVALID_GRAPH (no graph, or ended before), CUDDY_ERROR_FORKED.
+// Thread-safe. Records what could not be recorded during the capture; waits for nobody.
+cuddy_status cuddy_graph_end(cuddy_graph graph);
+
+// Says that the graph, and all that was instantiated from it, is not launched any more. Its memory
+// goes back to the pool once its last launches are over; a pool of its own ends with it. Blocks
+// that were not freed stay valid.
+//
+// graph:  a graph. One whose capture was not ended, because it failed, is ended first.
+// stream: the stream of its last launches; launches on others must be ordered before it.
+//
+// Errors: CUDDY_ERROR_INVALID_GRAPH (no graph, or destroyed before), CUDDY_ERROR_INVALID_STREAM,
+// CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+// Thread-safe. Waits for nobody.
+cuddy_status cuddy_graph_destroy(cuddy_graph graph, cuddy_stream stream);
+
+// -------------------------------------------------------------------------------------------------
 // Cache
 // -------------------------------------------------------------------------------------------------
 //
@@ -794,6 +852,15 @@ cuddy_status cuddy_free_on_ptsz(void *ptr, cuddy_stream stream);
 // cuddy_note_wait(), where stream 0 is CUDDY_STREAM_PER_THREAD.
 cuddy_status cuddy_note_wait_ptsz(int device, cuddy_stream thief, cuddy_stream donor);
 
+// cuddy_graph_begin(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+cuddy_status cuddy_graph_begin_ptsz(cuddy_graph *graph,
+                                    int device,
+                                    cuddy_stream stream,
+                                    cuddy_pool pool);
+
+// cuddy_graph_destroy(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+cuddy_status cuddy_graph_destroy_ptsz(cuddy_graph graph, cuddy_stream stream);
+
 // cuddy_stream_open(), where stream 0 is CUDDY_STREAM_PER_THREAD.
 cuddy_status cuddy_stream_open_ptsz(int device, cuddy_stream stream);
 
@@ -809,6 +876,8 @@ cuddy_status cuddy_stream_retire_ptsz(int device, cuddy_stream stream);
 #define cuddy_malloc_ex cuddy_malloc_ex_ptsz
 #define cuddy_free_on cuddy_free_on_ptsz
 #define cuddy_note_wait cuddy_note_wait_ptsz
+#define cuddy_graph_begin cuddy_graph_begin_ptsz
+#define cuddy_graph_destroy cuddy_graph_destroy_ptsz
 #define cuddy_record_stream cuddy_record_stream_ptsz
 #define cuddy_stream_open cuddy_stream_open_ptsz
 #define cuddy_stream_retire cuddy_stream_retire_ptsz

@@ -5,6 +5,7 @@ pub(crate) mod device;
 pub(crate) mod driver;
 pub(crate) mod environment;
 pub mod error;
+mod graphs;
 pub(crate) mod hash;
 pub mod heap;
 pub(crate) mod limbo;

@@ -36,6 +36,13 @@ pub(crate) enum Key {
     Id(u64),
     /// No stream in particular: see [`ANY`].
     Any,
+    /// The work of a stream that is captured into the graphs of a pool.
+    Captured {
+        /// The pool's number.
+        pool: u32,
+        /// The stream's slot.
+        stream: u32,
+    },
     /// A default stream of another context; thread 0 is the legacy one.
     Elsewhere {
         /// That context's id.
@@ -58,6 +65,8 @@ pub(crate) enum Kind {
     Borrowed,
     /// No more; a last fence was begun when it was retired.
     Retired,
+    /// Runs whenever a graph is launched: nothing can be recorded behind it.
+    Captured,
     /// Stands for all streams of the device's own context; only a fence over that covers it.
     Everybody,
 }
@@ -198,6 +207,46 @@ impl<E: Clone> Streams<E> {
         }
         self.slots.insert(key, slot);
         Ok(slot)
+    }
+
+    /// A slot for the captured work of a stream: it is of no context, so nothing that is waited for
+    /// on the host ever covers it.
+    pub(crate) fn add_captured(
+        &mut self,
+        key: Key,
+        stream: StreamSlot,
+    ) -> Result<StreamSlot, Error> {
+        let (handle, id) = self.names(stream);
+        self.add(key, Kind::Captured, handle, id, Home { context: 0, id: u64::MAX })
+    }
+
+    /// Whether a slot is that of captured work.
+    pub(crate) fn is_captured(&self, slot: StreamSlot) -> bool {
+        self.streams[slot.0 as usize].kind == Kind::Captured
+    }
+
+    /// Captured work runs no more: all that was stamped with it, or will be, has passed.
+    pub(crate) fn end_captured(&mut self, slot: StreamSlot) {
+        let stream = &mut self.streams[slot.0 as usize];
+        stream.kind = Kind::Retired;
+        stream.passed = stream.epoch;
+        self.slots.retain(|_, known| *known != slot);
+    }
+
+    /// Gives up a fence that turned out to be none, one copy a call; what it stood for is covered by
+    /// later ones.
+    pub(crate) fn detach(&mut self, is_it: impl Fn(&E) -> bool) -> Option<E> {
+        for place in 0..self.fenced.len() {
+            let slot = self.fenced[place];
+            let fences = &mut self.streams[slot.0 as usize].fences;
+            let Some(at) = fences.iter().position(|(_, fence)| is_it(fence)) else { continue };
+            let (_, fence) = fences.remove(at)?;
+            if fences.is_empty() {
+                self.fenced.swap_remove(place);
+            }
+            return Some(fence);
+        }
+        None
     }
 
     /// A slot that could be vacated as far as is known here, from where the last look ended; `None`
@@ -393,7 +442,7 @@ impl<E: Clone> Streams<E> {
             Kind::Legacy | Kind::Held => Some(stream.handle),
             Kind::PerThread(owner) => (owner == thread).then_some(stream.handle),
             Kind::Borrowed => passing.filter(|(own, _)| *own == slot).map(|(_, handle)| handle),
-            Kind::Retired | Kind::Everybody => None,
+            Kind::Retired | Kind::Everybody | Kind::Captured => None,
         }
     }
 
@@ -476,7 +525,9 @@ impl<E: Clone> Streams<E> {
             stream.epoch += 1;
             match stream.kind {
                 Kind::Legacy | Kind::PerThread(_) | Kind::Everybody => stream.home = home,
-                Kind::Held | Kind::Borrowed | Kind::Retired => stream.kind = Kind::Retired,
+                Kind::Held | Kind::Borrowed | Kind::Captured | Kind::Retired => {
+                    stream.kind = Kind::Retired;
+                }
             }
         }
         let streams = &self.streams;

@@ -9,7 +9,7 @@ const FLOORS: [&[&str]; 7] = [
     &["environment", "hash", "mutants", "size", "types"],
     &["error"],
     &["sync"],
-    &["driver", "heap", "limbo", "options", "owners", "shelf", "stats", "streams"],
+    &["driver", "graphs", "heap", "limbo", "options", "owners", "shelf", "stats", "streams"],
     &["device"],
     &["process"],
     &["abi"],

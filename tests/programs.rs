@@ -84,6 +84,11 @@ fn pools() {
 }
 
 #[test]
+fn graphs() {
+    check("graphs.c");
+}
+
+#[test]
 fn streams() {
     check("streams.c");
 }

@@ -21,6 +21,8 @@ pub mod streams;
 
 pub mod pools;
 
+pub mod graphs;
+
 pub mod cache;
 
 pub mod limits;

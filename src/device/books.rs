@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use super::fence::Fence;
 use super::pools::{PoolName, Pools};
 use crate::error::Error;
+use crate::graphs::Graphs;
 use crate::hash::ByNumber;
 use crate::heap::{Block, FreeError, Request, Standing};
 use crate::limbo::Limbo;
@@ -22,6 +23,7 @@ use crate::types::{Address, DeviceId, PoolId, Stamp, StreamSlot};
 /// All that is known about a device without asking its driver.
 pub(super) struct Books {
     pub pools: Pools,
+    pub graphs: Graphs,
     pub streams: Streams<Fence>,
     pub limbo: Limbo,
     pub stats: cuddy_stats,
@@ -126,6 +128,7 @@ impl Books {
 
     /// Makes every block in limbo whose users have finished free again; how many those were.
     pub(super) fn settle(&mut self) -> usize {
+        self.end_captures();
         let Self { pools, streams, limbo, stats, .. } = self;
         limbo.settle(
             |stamp| streams.passed(stamp),

@@ -10,6 +10,7 @@ use super::fence::Fence;
 use super::work::{CONTEXT_IS_DESTROYED, is_gone};
 use crate::driver::{Context, Event, Inside, StreamHandle};
 use crate::error::{DriverError, Error};
+use crate::mutants::mutant;
 use crate::streams::Home;
 use crate::sync::thread_number;
 use crate::types::Stamp;
@@ -30,6 +31,9 @@ impl Device {
                 continue;
             }
             let home = books.streams.home(stamp.stream);
+            if books.streams.is_captured(stamp.stream) || self.is_deferred(&books, stamp.stream) {
+                continue;
+            }
             let handle = books.streams.recordable(stamp.stream, thread_number(), None);
             drop(books);
             match handle {
@@ -56,6 +60,9 @@ impl Device {
     /// Records one fence over everything that a context has been given, for those of the begun ones
     /// that are of it. Streams that nobody waits for get none: each would cost a query of its own.
     pub(super) fn record_over(&self, home: Home, begun: &[Stamp]) {
+        if self.may_capture() && !mutant("capture-records-over-the-context") {
+            return;
+        }
         let recorded =
             self.with_event(home, true, |inside, event| inside.event_record_context(event));
         let Ok(fence) = recorded else { return };
@@ -172,9 +179,26 @@ impl Device {
         }
         match inside.event_is_done(fence.event()) {
             Ok(done) => Ok(done),
-            // It says nothing about the stream's own work; a wait for more will have to do.
-            Err(DriverError { code: CAPTURED_EVENT, .. }) => Ok(false),
+            // It says nothing about the stream's own work, and never will.
+            Err(DriverError { code: CAPTURED_EVENT, .. }) => {
+                self.drop_captured(fence);
+                Ok(false)
+            }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives up an event that turned out to be a capture's: others may cover what it stood for.
+    fn drop_captured(&self, fence: &Fence) {
+        if mutant("capture-keeps-captured-events") {
+            return;
+        }
+        loop {
+            let detached = self.books.lock().streams.detach(|kept| kept.event() == fence.event());
+            match detached {
+                Some(copy) => self.recycle(copy),
+                None => return,
+            }
         }
     }
 

@@ -141,7 +141,7 @@ impl Device {
         let front = &self.front;
         let Some(block) = books.pools[pool].heap.find(address) else { return };
         let lasting = stream.context.is_none() && books.streams.is_lasting(block.stream);
-        if !lasting || !self.options.caching || pool != PoolId::DEFAULT {
+        if !lasting || !self.options.caching || pool != PoolId::DEFAULT || self.may_capture() {
             return;
         }
         self.know_me(books);

@@ -95,11 +95,18 @@ impl Work<'_> {
         device.settle_passed(&self.inside)?;
         let mut stamps: Vec<Stamp> = Vec::new();
         let mut outcome = Ok(());
-        device.books.lock().limbo.waits(|_, stamp| {
-            if outcome.is_ok() {
+        let books = device.books.lock();
+        let mut want = |stamp: Stamp| {
+            if outcome.is_ok() && !books.streams.is_captured(stamp.stream) {
                 outcome = latest(&mut stamps, stamp);
             }
-        });
+        };
+        books.limbo.waits(|_, stamp| want(stamp));
+        // What graphs that are gone were launched for holds their memory back.
+        for (_, pool) in books.pools.each().filter(|(_, pool)| pool.graphs == 0) {
+            pool.launched.iter().for_each(|&stamp| want(stamp));
+        }
+        drop(books);
         outcome?;
         let waits = device.waits_for(&stamps, None)?;
         if self.wait(waits, Until::Over)? == Waited::Reset {

@@ -10,6 +10,7 @@
 //! holds from the next growth on).
 
 mod books;
+mod capture;
 mod fence;
 mod fences;
 mod front;
@@ -33,7 +34,7 @@ mod work;
 pub(crate) use self::snapshot::untouched;
 
 use std::sync::Condvar;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use self::books::Books;
 use self::fence::Spares;
@@ -43,6 +44,7 @@ use self::pools::Claimed;
 pub(crate) use self::pools::{PoolName, PoolTerms};
 use crate::driver::{Context, Driver, StreamHandle};
 use crate::error::{DriverError, Error, sentence};
+pub(crate) use crate::graphs::GraphName;
 use crate::heap::Request;
 use crate::mutants::mutant;
 use crate::options::{Options, StreamTrust};
@@ -85,6 +87,8 @@ pub(crate) struct Device {
     shows_free_memory: bool,
     /// Driver calls made for this device.
     calls: AtomicU64,
+    /// Graphs that are begun.
+    captures: AtomicU32,
     growth: Lock<Growing, GROWTH>,
     /// Told when a miss that waited for the GPU has come back.
     returned: Condvar,
@@ -195,7 +199,15 @@ impl Device {
                     slot
                 }
             };
-            let pool = books.pools.open(self.id, want.pool)?;
+            let mut pool = books.pools.open(self.id, want.pool)?;
+            let mut slot = slot;
+            if self.may_capture() {
+                drop(books);
+                if let Some(captured) = self.captured(want.stream, slot)? {
+                    (pool, slot) = captured;
+                }
+                books = self.my_books();
+            }
             let request = Request {
                 bytes,
                 requested: want.bytes,
@@ -248,7 +260,9 @@ impl Device {
         passing: (StreamSlot, usize),
         wait_ms: u64,
     ) -> Result<Option<Address>, Error> {
-        self.settle_for(request.bytes)?;
+        if !self.books.lock().streams.is_captured(passing.0) {
+            self.settle_for(request.bytes)?;
+        }
         let mut books = self.all_books();
         let due = books.streams.is_due(passing.0);
         let mut found = books.take(pool, request)?;
@@ -281,6 +295,11 @@ impl Device {
     fn free_by_books(&self, pool: PoolId, address: Address) -> Result<(), Error> {
         let mut books = self.my_books();
         let pool = books.serving(address, pool)?;
+        if self.may_capture() {
+            drop(books);
+            self.note_capture(pool, address)?;
+            books = self.my_books();
+        }
         self.know_me(&mut books);
         self.make_shelf_room(&mut books, address);
         if self.to_shelf(address) {
@@ -289,6 +308,7 @@ impl Device {
         self.end_loan(&mut books, address)?;
         books.give_to_everybody(pool, address)?;
         let mut begun = Vec::new();
+        books.note_eager_use(pool, address, &mut begun)?;
         if !books.limbo.is_noted(address) || mutant("device-no-limbo") {
             books.release(self.id, pool, address)
         } else {
@@ -369,6 +389,12 @@ impl Device {
 
     /// The slot of a stream, whether it is known already or not.
     fn slot(&self, stream: Named) -> Result<StreamSlot, Error> {
+        let slot = self.eager_slot(stream)?;
+        Ok(self.captured(stream, slot)?.map_or(slot, |(_, captured)| captured))
+    }
+
+    /// The slot of a stream's own work, whether the stream is captured or not.
+    fn eager_slot(&self, stream: Named) -> Result<StreamSlot, Error> {
         let known = self.books.lock().streams.find(stream.key());
         known.map_or_else(|| self.meet(stream), Ok)
     }
@@ -390,12 +416,12 @@ impl Device {
                 self.vacate_idle(&mut books);
                 return books.streams.add(key, kind, stream.raw, 0, home);
             }
-            Key::Legacy | Key::Any | Key::Held(_) | Key::Id(_) => {}
+            Key::Legacy | Key::Any | Key::Held(_) | Key::Id(_) | Key::Captured { .. } => {}
         }
         let handle = StreamHandle(stream.raw);
         if self.options.streams == StreamTrust::Trusted {
             self.open_stream(stream)?;
-            return self.slot(stream);
+            return self.eager_slot(stream);
         }
         if !self.driver.has_stream_ids() {
             return Err(Error::InvalidStream(sentence!(

@@ -2,7 +2,7 @@
 //! Opening a device: its context, what serves it, and its first addresses.
 
 use std::sync::Condvar;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::books::Books;
 use super::fence::Spares;
@@ -85,6 +85,7 @@ impl Device {
         };
         let books = Books {
             pools: Pools::new(Heap::new(page)?)?,
+            graphs: Default::default(),
             streams: Streams::new(home)?,
             limbo: Limbo::default(),
             stats: cuddy_stats::NONE,
@@ -105,6 +106,7 @@ impl Device {
             total: 0,
             shows_free_memory: true,
             calls: AtomicU64::new(0),
+            captures: AtomicU32::new(0),
             growth: Lock::new(Growing { pages: Pages::new(page), stuck: Vec::new(), waiting: 0 }),
             returned: Condvar::new(),
             recording: Lock::new(()),

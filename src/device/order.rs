@@ -87,9 +87,26 @@ impl Device {
         stream: Named,
         act: impl FnOnce(&mut Books, StreamSlot) -> Result<R, Error>,
     ) -> Result<R, Error> {
+        self.with_slot_by(|| self.slot(stream), act)
+    }
+
+    /// The same for a stream's own work, whether the stream is captured or not.
+    pub(super) fn with_eager_slot<R>(
+        &self,
+        stream: Named,
+        act: impl FnOnce(&mut Books, StreamSlot) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        self.with_slot_by(|| self.eager_slot(stream), act)
+    }
+
+    fn with_slot_by<R>(
+        &self,
+        find: impl Fn() -> Result<StreamSlot, Error>,
+        act: impl FnOnce(&mut Books, StreamSlot) -> Result<R, Error>,
+    ) -> Result<R, Error> {
         loop {
             let vacated = self.books.lock().streams.vacated();
-            let slot = self.slot(stream)?;
+            let slot = find()?;
             let mut books = self.books.lock();
             // Else the slot may have become another stream's.
             if books.streams.vacated() == vacated {

@@ -10,10 +10,12 @@
 use std::ops::{Index, IndexMut};
 
 use crate::error::{Error, sentence};
+use crate::graphs::Member;
 use crate::heap::{Block, Figures, Heap, PageRun};
+use crate::mutants::mutant;
 use crate::owners::MOST_POOLS;
 use crate::stats::cuddy_stats;
-use crate::types::{Address, DeviceId, PoolId};
+use crate::types::{Address, DeviceId, PoolId, Stamp};
 
 /// A pool as its holders name it: its number, and which of those that ever had that number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,38 +48,62 @@ pub(super) struct Pool {
     pub destroyed: bool,
     /// Misses and the like that are under way in it.
     pub users: u32,
-    /// Graphs that own its memory: until they are gone it serves nobody else, and stays mapped.
+    /// Graphs that use its memory: until they are gone it serves nobody else, and stays mapped.
     pub graphs: u32,
+    /// The streams that were captured into them.
+    pub captured: Vec<Member>,
+    /// What has to be over after the last graph is gone: the last launches of each.
+    pub launched: Vec<Stamp>,
 }
 
 impl Pool {
     fn new(heap: Heap, terms: PoolTerms) -> Self {
         let stats = cuddy_stats { limit: terms.limit, ..cuddy_stats::NONE };
-        Self { heap, terms, stats, destroyed: false, users: 0, graphs: 0 }
+        Self {
+            heap,
+            terms,
+            stats,
+            destroyed: false,
+            users: 0,
+            graphs: 0,
+            captured: Vec::new(),
+            launched: Vec::new(),
+        }
     }
 
     /// What may still be mapped in it within its own limit, in bytes.
     pub(super) fn room(&self) -> u64 {
         let figures = self.heap.figures();
-        self.terms.limit.saturating_sub(figures.reserved)
+        match mutant("pool-limit-ignored") {
+            true => u64::MAX,
+            false => self.terms.limit.saturating_sub(figures.reserved),
+        }
     }
 
     /// Whether others may take its free memory away; `oom` says that the default pool is about to
     /// fail for want of it.
     fn gives(&self, oom: bool) -> bool {
-        self.graphs == 0 && (self.destroyed || (oom && self.terms.use_on_oom))
+        let free = !self.is_graphs() || mutant("pool-gives-a-graphs-memory");
+        free && (self.destroyed
+            || mutant("pool-gives-to-anybody")
+            || (oom && self.terms.use_on_oom))
+    }
+
+    /// Whether graphs own its memory.
+    pub(super) fn is_graphs(&self) -> bool {
+        self.graphs > 0 || !self.captured.is_empty()
     }
 
     /// Whether its last byte has gone.
     pub(super) fn is_over(&self) -> bool {
         let figures = self.heap.figures();
         let held = figures.reserved + figures.claimed_mapped + figures.claimed_unmapped;
-        self.destroyed && self.users == 0 && self.graphs == 0 && held == 0
+        self.destroyed && self.users == 0 && !self.is_graphs() && held == 0
     }
 
     /// Whether it is destroyed, and no block in it is held or used.
     pub(super) fn is_idle(&self) -> bool {
-        self.destroyed && self.graphs == 0 && self.heap.figures().active == 0
+        self.destroyed && !self.is_graphs() && self.heap.figures().active == 0
     }
 }
 
@@ -159,7 +185,8 @@ impl Pools {
     pub(super) fn open(&self, device: DeviceId, name: PoolName) -> Result<PoolId, Error> {
         match self.places.get(name.id.0 as usize) {
             Some(Place { generation, pool: Some(pool) })
-                if *generation == name.generation && !pool.destroyed =>
+                if *generation == name.generation
+                    && (!pool.destroyed || mutant("pool-serves-when-destroyed")) =>
             {
                 Ok(name.id)
             }
@@ -194,7 +221,7 @@ impl Pools {
     /// they are asked: its own, those that nobody holds, then for a private pool the default one,
     /// and for the default one those that were made for it.
     pub(super) fn givers(&self, pool: PoolId) -> impl Iterator<Item = PoolId> {
-        let own = self.get(pool).filter(|own| own.graphs == 0).map(|_| pool);
+        let own = self.get(pool).filter(|own| !own.is_graphs()).map(|_| pool);
         let default = Some(PoolId::DEFAULT).filter(|default| *default != pool);
         let others = move |giver: bool| {
             let fits = move |(id, other): &(PoolId, &Pool)| {
@@ -208,7 +235,7 @@ impl Pools {
     /// The pools whose free memory goes back when a device's cache is emptied: all but those that
     /// graphs own.
     pub(super) fn trimmable(&self) -> impl Iterator<Item = PoolId> {
-        self.each().filter(|(_, pool)| pool.graphs == 0).map(|(id, _)| id)
+        self.each().filter(|(_, pool)| !pool.is_graphs()).map(|(id, _)| id)
     }
 
     /// The private pools that the default one may be served from before it fails.

@@ -120,7 +120,7 @@ impl Work<'_> {
     fn trim_pool(&mut self, id: PoolId, keep: u64) -> Result<u64, Stop> {
         let device = self.device;
         let reserved = || device.books.lock().pools[id].heap.figures().reserved;
-        if reserved() <= keep || device.books.lock().pools[id].graphs > 0 {
+        if reserved() <= keep || device.books.lock().pools[id].is_graphs() {
             return Ok(0);
         }
         self.empty_limbo()?;

@@ -7,7 +7,8 @@
 use super::wait::Until;
 use super::work::{Turn, Waited, Work};
 use super::{Device, Store};
-use crate::error::{DriverError, Error};
+use crate::driver::StreamHandle;
+use crate::error::{DriverError, Error, sentence};
 use crate::heap::{Block, Growth, Request};
 use crate::mutants::mutant;
 use crate::types::{Address, PoolId, Stamp, StreamSlot};
@@ -95,7 +96,7 @@ pub(super) fn serve(
         waited: false,
         until: Until::after(wait_ms),
     };
-    let found = miss.descend();
+    let found = miss.refuse_unknown_capture().and_then(|()| miss.descend());
     miss.end(found)
 }
 
@@ -106,6 +107,9 @@ impl Miss<'_> {
             // 1. A block of this stream that was freed since the cache was asked.
             if let Some(block) = self.take()? {
                 return self.served_by(Rung::Own, block);
+            }
+            if self.is_captured() && !mutant("capture-climbs-the-whole-ladder") {
+                return self.descend_captured();
             }
             // Nothing below helps against live memory: fail at once, and wait for nobody.
             if self.is_hopeless() {
@@ -162,6 +166,36 @@ impl Miss<'_> {
             }
             // 9. Nothing is left to try.
             return Err(Stop::Failed(self.out_of_memory()));
+        }
+    }
+
+    /// Memory for a capture that nobody told us of would be lost to it with its free.
+    fn refuse_unknown_capture(&self) -> Result<(), Stop> {
+        let Some((slot, handle)) = self.work.passing else { return Ok(()) };
+        if handle <= 1 || handle == usize::MAX || self.is_captured() {
+            return Ok(());
+        }
+        let plain = self.work.device.books.lock().streams.home(slot).context != 0;
+        match plain && self.work.inside.is_capturing(StreamHandle(handle)) {
+            true => Err(Stop::Failed(Error::InvalidGraph(sentence!(
+                "stream {handle:#x} is being captured, and Cuddy was not told: call \
+                 cuddy_graph_begin() before memory is allocated in a capture, so that it stays \
+                 the graph's"
+            )))),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the request is for the work of a captured stream.
+    fn is_captured(&self) -> bool {
+        self.work.device.books.lock().streams.is_captured(self.request.stamp.stream)
+    }
+
+    /// In a capture: fresh memory within the limit, and nothing that asks, waits or takes back.
+    fn descend_captured(&mut self) -> Result<Block, Stop> {
+        match self.grow()? {
+            Some(block) => self.served_by(Rung::Fresh, block),
+            None => Err(Stop::Failed(self.out_of_memory())),
         }
     }
 
@@ -223,7 +257,7 @@ impl Miss<'_> {
         if self.shares() && self.wait_for_spot()? {
             return Ok(true);
         }
-        Ok(self.take_back()? || self.wait_for_limbo()?)
+        Ok(self.take_back()? || self.wait_for_limbo()? || self.wait_for_launches()?)
     }
 
     fn take(&mut self) -> Result<Option<Block>, Stop> {
@@ -291,7 +325,9 @@ impl Miss<'_> {
         }
         let books = device.books.lock();
         let mut stamps: Vec<Stamp> = Vec::new();
-        for stamp in books.limbo.best_for(self.request.bytes) {
+        for stamp in
+            books.limbo.best_for(self.request.bytes, |used| !books.streams.is_captured(used.stream))
+        {
             super::work::latest(&mut stamps, stamp)?;
         }
         drop(books);
@@ -305,6 +341,39 @@ impl Miss<'_> {
         // Another miss that waited for the same may have settled it first: then it is free by now.
         device.all_books().settle();
         Ok(true)
+    }
+
+    /// Waits for the last launches of graphs that are gone: their memory is nobody's after that.
+    fn wait_for_launches(&mut self) -> Result<bool, Stop> {
+        let device = self.work.device;
+        let mut stamps: Vec<Stamp> = Vec::new();
+        {
+            let books = device.books.lock();
+            for (_, pool) in books.pools.each().filter(|(_, pool)| pool.graphs == 0) {
+                for &stamp in &pool.launched {
+                    super::work::latest(&mut stamps, stamp)?;
+                }
+            }
+        }
+        if stamps.is_empty() {
+            return Ok(false);
+        }
+        self.drop_plan()?;
+        let waits = device.waits_for(&stamps, self.work.passing)?;
+        match self.work.wait(waits, self.until)? {
+            Waited::Reset => Err(Stop::Reset),
+            Waited::TooShort => Ok(false),
+            Waited::ToTheEnd => {
+                device.all_books().settle();
+                self.work.reap()?;
+                Ok(device
+                    .books
+                    .lock()
+                    .pools
+                    .each()
+                    .all(|(_, pool)| pool.graphs > 0 || pool.launched.is_empty()))
+            }
+        }
     }
 
     /// Lets a miss that waits for the GPU come back first, if there is one.

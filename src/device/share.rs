@@ -175,7 +175,8 @@ impl Miss<'_> {
 
     /// Waits, on the host, for the last users of free memory that would do.
     pub(super) fn wait_for_spot(&mut self) -> Result<bool, Stop> {
-        let Some(found) = self.look(true, &|_, _| true)? else { return Ok(false) };
+        let could = |streams: &Streams<Fence>, stamp: Stamp| !streams.is_captured(stamp.stream);
+        let Some(found) = self.look(true, &could)? else { return Ok(false) };
         self.drop_plan()?;
         let device = self.work.device;
         let waits = device.waits_for(&found.stamps, self.work.passing)?;

@@ -27,6 +27,8 @@ const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(
 pub(super) enum Wait {
     /// One fence.
     Fence(Stamp, Fence),
+    /// The end of graphs that nobody has destroyed yet: it may never come.
+    Never,
     /// All work of a context, unless these stamps pass first: nothing less can be had.
     Context(Home, Vec<Stamp>),
 }
@@ -74,6 +76,10 @@ impl Device {
         let mut waits: Vec<Wait> = Vec::new();
         waits.try_reserve(stamps.len()).map_err(|_| Error::HostOutOfMemory)?;
         for &stamp in stamps {
+            if self.books.lock().streams.is_captured(stamp.stream) {
+                waits.push(Wait::Never);
+                continue;
+            }
             let home = self.books.lock().streams.home(stamp.stream);
             if let Some(wait) = self.fence_for(stamp, passing) {
                 waits.extend(wait);
@@ -113,6 +119,7 @@ impl Device {
         }
         let home = books.streams.home(stamp.stream);
         let handle = books.streams.recordable(stamp.stream, thread_number(), passing);
+        let handle = handle.filter(|_| !self.is_deferred(&books, stamp.stream));
         let mut fence = books.streams.fence_of(stamp);
         match (&fence, handle) {
             (None, Some(handle)) => {
@@ -149,6 +156,7 @@ impl Device {
 
     fn wait_one(&self, inside: &Inside<'_>, wait: &Wait, until: Until) -> Result<bool, Error> {
         let (home, stamps) = match wait {
+            Wait::Never => return Ok(false),
             Wait::Context(home, stamps) => (*home, stamps.as_slice()),
             Wait::Fence(stamp, fence) => match self.wait_fence(inside, fence, until) {
                 Ok(true) => {
@@ -212,7 +220,8 @@ impl Device {
             rest(&mut pause);
             looks += 1;
         }
-        if until != Until::Over {
+        // While a graph is captured nothing may be done to a whole context.
+        if until != Until::Over || self.may_capture() {
             return Ok(false);
         }
         let begun = self.books.lock().streams.begin_fences_of(home)?;

@@ -238,6 +238,8 @@ impl Device {
             }
             pool.heap = Heap::new(page)?;
             pool.stats.lose_everything();
+            pool.captured.clear();
+            pool.launched.clear();
         }
         books.limbo = Default::default();
         books.streams.reset(home);

@@ -73,6 +73,7 @@ entries! {
     stream_id = c"cuStreamGetId" "cuStreamGetId" (Opaque, *mut u64),
     stream_context = c"cuStreamGetCtx" "cuStreamGetCtx" (Opaque, *mut Opaque),
     stream_create = c"cuStreamCreate" "cuStreamCreate" (*mut Opaque, c_uint),
+    stream_capture = c"cuStreamGetCaptureInfo_v2" "cuStreamGetCaptureInfo" (Opaque, *mut c_int, *mut u64, *mut Opaque, *mut *const Opaque, *mut usize),
     stream_is_capturing = c"cuStreamIsCapturing" "cuStreamIsCapturing" (Opaque, *mut c_int),
     stream_wait = c"cuStreamWaitEvent" "cuStreamWaitEvent" (Opaque, Opaque, c_uint),
     event_create = c"cuEventCreate" "cuEventCreate" (*mut Opaque, c_uint),

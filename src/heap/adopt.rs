@@ -165,6 +165,26 @@ impl Heap {
         }
     }
 
+    /// Gives every live block of a stream to another, which [`Heap::prepare`] has made known. Linear in
+    /// blocks, if the stream has any.
+    pub fn rename(&mut self, from: StreamSlot, to: StreamSlot) {
+        if self.holding(from).held_blocks == 0 {
+            return;
+        }
+        for place in 0..self.segments.len() {
+            let mut n = self.segments[place].first;
+            while n != NIL {
+                if self.slab[n].state == State::Live && self.slab[n].stream == from.0 {
+                    self.withdraw(n);
+                    (self.slab[n].stream, self.slab[n].epoch) = (to.0, 0);
+                    self.settle_as(n, State::Live);
+                }
+                n = self.slab[n].next;
+            }
+        }
+        self.stepped();
+    }
+
     /// Gives a live block to another stream, as if that had asked for it: the caller knows that the
     /// stream's work from now on is ordered behind every use of the block.
     ///

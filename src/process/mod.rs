@@ -8,6 +8,7 @@
 
 mod configuration;
 mod facts;
+mod graphs;
 mod pools;
 mod start;
 
@@ -23,6 +24,7 @@ use crate::types::{Address, DeviceId, PoolId};
 
 pub use self::configuration::{option, options, rejected_options, set_option};
 pub use self::facts::{DeviceFacts, device_count, device_facts, driver_calls, driver_version};
+pub use self::graphs::{graph_begin, graph_destroy, graph_end};
 pub use self::pools::{
     CURRENT_POOL, DEFAULT_POOL, PoolOptions, pool_create, pool_destroy, pool_empty_cache, pool_pop,
     pool_push, pool_reset_peaks, pool_set_limit, pool_stats, pool_trim,

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::start::{Process, started, started_already};
 use crate::device::{Device, PoolName, PoolTerms};
 use crate::error::{Error, sentence};
+use crate::mutants::mutant;
 use crate::stats::cuddy_stats;
 use crate::sync::refuse_after_fork;
 use crate::types::{DeviceId, PoolId};
@@ -96,7 +97,7 @@ pub fn pool_pop(pool: u64) -> Result<(), Error> {
              pools in the opposite order"
         )));
     }
-    DEPTH.set(last);
+    DEPTH.set(if mutant("pool-pops-everything") { 0 } else { last });
     Ok(())
 }
 
@@ -135,6 +136,7 @@ pub fn pool_empty_cache(pool: u64) -> Result<u64, Error> {
 pub(super) fn pool_on(device: &Device, pool: u64) -> Result<PoolName, Error> {
     match pool {
         CURRENT_POOL if !PUSHED.load(Ordering::Relaxed) => Ok(PoolName::DEFAULT),
+        CURRENT_POOL if mutant("pool-pushed-for-nothing") => Ok(PoolName::DEFAULT),
         CURRENT_POOL => Ok(current_on(device.id())),
         DEFAULT_POOL => Ok(PoolName::DEFAULT),
         _ => {
@@ -177,7 +179,7 @@ fn number(device: DeviceId, name: PoolName) -> u64 {
     u64::from(name.generation) << 32 | u64::from(device.0 + 1) << 16 | u64::from(name.id.0)
 }
 
-fn parts(pool: u64) -> Result<(DeviceId, PoolName), Error> {
+pub(super) fn parts(pool: u64) -> Result<(DeviceId, PoolName), Error> {
     let device = (pool >> 16 & 0xffff) as u32;
     let name = PoolName { id: PoolId((pool & 0xffff) as u32), generation: (pool >> 32) as u32 };
     match device > 0 && name.generation > 0 && name.id != PoolId::DEFAULT {
