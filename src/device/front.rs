@@ -218,6 +218,11 @@ impl Device {
         matches!(self.front.loans.standing(start), Some(Standing::Shelved(_)))
     }
 
+    /// Whether a block is on loan, out or shelved.
+    pub(super) fn is_lent(&self, address: Address) -> bool {
+        self.front.loans.standing(address).is_some()
+    }
+
     /// The books alone are to say what becomes of this block: ends its loan, if it is on one.
     pub(super) fn end_loan(&self, books: &mut Books, address: Address) -> Result<(), Error> {
         let loans = &self.front.loans;

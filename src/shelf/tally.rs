@@ -32,6 +32,10 @@ impl Declared {
     /// The most that was declared since the books last changed, which they are about to do.
     pub(crate) fn take_highest(&self, which: usize) -> i64 {
         let sum = self.sum[which].load(Ordering::SeqCst);
+        if self.highest[which].load(Ordering::SeqCst) == sum {
+            // As it is while one thread counts: no exchange is needed.
+            return sum;
+        }
         self.highest[which].swap(sum, Ordering::SeqCst).max(sum)
     }
 
