@@ -92,6 +92,12 @@ impl Tally {
         self.add(declared, [-(requested as i64), -(bytes as i64), -A_BLOCK]);
     }
 
+    /// Whether nothing was counted since the last time that everything was taken out.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.served | self.freed == 0
+    }
+
     #[inline]
     fn add(&mut self, declared: &Declared, by: [i64; PEAKED]) {
         for (count, by) in self.counts.iter_mut().zip(by) {
