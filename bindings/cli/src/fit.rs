@@ -2,7 +2,7 @@
 //!
 //! Found by bisection between what the live blocks alone need and what an unhurried replay held, in
 //! steps of 2 MiB or 0.1 % of `peak_allocated`, whichever is more. A trace may complete on a device
-//! and fail on a slightly larger one, where blocks come to lie otherwise: so the next [`BELOW`] steps
+//! and fail on a slightly larger one, where blocks come to lie otherwise: so the next few steps
 //! down are tried too, and the answer is a size on which it completes and below which it does on none
 //! of those.
 
