@@ -3,7 +3,8 @@
 //! stream waits for which.
 
 use super::books::Books;
-use super::{Device, Named, created};
+use super::names::created;
+use super::{Device, Named};
 use crate::driver::{Context, StreamHandle};
 use crate::error::{Error, sentence};
 use crate::heap::Block;

@@ -5,7 +5,8 @@
 //! goes back to the driver as soon as nobody uses it any more: at once if that can be seen, else at a
 //! later miss or trim of the device. Nobody waits for it.
 
-use super::pools::{PoolName, PoolTerms};
+use super::pool::PoolTerms;
+use super::pools::PoolName;
 use super::reclaim::Stop;
 use super::take_back::total;
 use super::wait::{Until, Wait};
@@ -143,7 +144,7 @@ impl Work<'_> {
         loop {
             let next = {
                 let books = device.books.lock();
-                let ending = |(id, pool): (PoolId, &super::pools::Pool)| {
+                let ending = |(id, pool): (PoolId, &super::pool::Pool)| {
                     (id > after && pool.is_idle()).then_some(id)
                 };
                 books.pools.each().find_map(ending)
