@@ -15,6 +15,7 @@ mod fence;
 mod fences;
 mod front;
 mod give_back;
+mod graves;
 mod grow;
 mod human;
 mod last_waits;
@@ -30,6 +31,7 @@ mod reclaim;
 mod segments;
 mod share;
 mod snapshot;
+mod stuck;
 mod take_back;
 mod wait;
 mod work;
@@ -43,10 +45,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use self::books::Books;
 use self::fence::Spares;
 use self::front::Front;
+use self::graves::Graves;
 use self::pages::Pages;
 pub(crate) use self::pool::PoolTerms;
-use self::pools::Claimed;
 pub(crate) use self::pools::PoolName;
+use self::stuck::Stuck;
 use crate::driver::Driver;
 use crate::error::Error;
 pub(crate) use crate::graphs::GraphName;
@@ -110,8 +113,10 @@ pub(crate) struct Device {
 /// What misses change, one at a time.
 struct Growing {
     pages: Pages,
-    /// Segments that the driver failed to take back; they stay claimed.
-    stuck: Vec<Claimed>,
+    /// What the driver failed to take back.
+    stuck: Stuck,
+    /// Addresses that blocks of before a reset may be known by.
+    graves: Graves,
     /// Misses that wait for the GPU, holding claims.
     waiting: usize,
 }

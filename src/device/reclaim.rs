@@ -112,7 +112,7 @@ impl Miss<'_> {
                 return self.descend_captured();
             }
             // Nothing below helps against live memory: fail at once, and wait for nobody.
-            if self.is_hopeless() {
+            if self.is_hopeless() && self.work.retry_stuck()? == 0 {
                 return Err(Stop::Failed(self.out_of_memory()));
             }
             // 2. Memory of any stream whose last use is over, or that this stream comes after.
@@ -145,7 +145,7 @@ impl Miss<'_> {
                 return self.served_by(Rung::Passed, block);
             }
             // 6. Pages and segments that nobody uses, and that lie elsewhere.
-            if self.take_back_passed()? {
+            if self.work.retry_stuck()? > 0 || self.take_back_passed()? {
                 continue;
             }
             // Memory of a private pool that was made to help out.
