@@ -1,28 +1,40 @@
 #![forbid(unsafe_code)]
 //! The waits of the way down: for the last users of memory that would be enough, and for nobody else.
 
+use super::fence::Fence;
 use super::reclaim::{Miss, Stop};
 use super::wait::Until;
 use super::work::{Waited, latest};
+use crate::mutants::mutant;
+use crate::streams::Streams;
 use crate::types::Stamp;
+
+/// What may be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Aim {
+    /// Streams that can be waited for by themselves.
+    Own,
+    /// Any.
+    Any,
+}
 
 impl Miss<'_> {
     /// Waits for the users of the one block in limbo that helps most, if limbo can help at all.
-    pub(super) fn wait_for_limbo(&mut self) -> Result<bool, Stop> {
+    fn wait_for_limbo(&mut self, aim: Aim) -> Result<bool, Stop> {
         let device = self.work.device;
-        let figures = device.books.lock().pools.figures();
+        let mut stamps: Vec<Stamp> = Vec::new();
+        let figures = {
+            let books = device.books.lock();
+            let may_wait = |used| self.may_wait(&books.streams, used, aim);
+            for stamp in books.limbo.best_for(self.request.bytes, may_wait) {
+                latest(&mut stamps, stamp)?;
+            }
+            books.pools.figures()
+        };
         let limbo = figures.active - figures.allocated;
-        if limbo == 0 || !self.is_possible(limbo + figures.free) {
+        if stamps.is_empty() || !self.is_possible(limbo + figures.free) {
             return Ok(false);
         }
-        let books = device.books.lock();
-        let mut stamps: Vec<Stamp> = Vec::new();
-        for stamp in
-            books.limbo.best_for(self.request.bytes, |used| !books.streams.is_captured(used.stream))
-        {
-            latest(&mut stamps, stamp)?;
-        }
-        drop(books);
         self.drop_plan()?;
         let waits = device.waits_for(&stamps, self.work.passing)?;
         match self.work.wait(waits, self.until)? {
@@ -36,7 +48,7 @@ impl Miss<'_> {
     }
 
     /// Waits for the last launches of graphs that are gone: their memory is nobody's after that.
-    pub(super) fn wait_for_launches(&mut self) -> Result<bool, Stop> {
+    fn wait_for_launches(&mut self) -> Result<bool, Stop> {
         let device = self.work.device;
         let mut stamps: Vec<Stamp> = Vec::new();
         {
@@ -85,11 +97,28 @@ impl Miss<'_> {
         self.until != Until::Now
     }
 
-    /// Waits for what would be enough: a block as it stands, pages to harvest, a block in limbo.
+    /// Waits for what would be enough: a block as it stands, pages to harvest, a block in limbo. First
+    /// for what has fences of its own; only if that is not enough, for what needs one over the whole
+    /// context, which unrelated work may hold up.
     pub(super) fn wait_for_memory(&mut self) -> Result<bool, Stop> {
-        if self.shares() && self.wait_for_spot()? {
-            return Ok(true);
+        for aim in [Aim::Own, Aim::Any] {
+            if aim == Aim::Own && mutant("device-waits-wide-first") {
+                continue;
+            }
+            if self.shares() && self.wait_for_spot(aim)? {
+                return Ok(true);
+            }
+            if self.take_back(aim)? || self.wait_for_limbo(aim)? {
+                return Ok(true);
+            }
         }
-        Ok(self.take_back()? || self.wait_for_limbo()? || self.wait_for_launches()?)
+        self.wait_for_launches()
+    }
+
+    /// Whether a stamp may be waited for.
+    pub(super) fn may_wait(&self, streams: &Streams<Fence>, stamp: Stamp, aim: Aim) -> bool {
+        let device = self.work.device;
+        !streams.is_captured(stamp.stream)
+            && (aim == Aim::Any || device.is_aimed(streams, stamp, self.work.passing))
     }
 }

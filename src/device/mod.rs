@@ -249,7 +249,7 @@ impl Device {
             self.settle_for(request.bytes)?;
         }
         let mut books = self.all_books();
-        let due = books.streams.is_due(passing.0);
+        let due = books.streams.is_due(passing.0) || books.streams.is_behind(passing.0);
         let mut found = books.take(pool, request)?;
         drop(books);
         if found.is_none() {

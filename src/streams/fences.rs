@@ -25,6 +25,20 @@ impl<E: Clone> Streams<E> {
         stream.wanted || many
     }
 
+    /// Whether frees have gathered that only a call which passes the stream can fence, and there are
+    /// others who may want them.
+    pub(crate) fn is_behind(&self, slot: StreamSlot) -> bool {
+        let stream = &self.streams[slot.0 as usize];
+        stream.unfenced.get() > 0
+            && self.streams.len() > EVERYBODY.0 as usize + 2
+            && matches!(stream.kind, Kind::Borrowed)
+    }
+
+    /// The latest epoch that a free was stamped with.
+    pub(crate) fn stamped(&self, slot: StreamSlot) -> u64 {
+        self.streams[slot.0 as usize].stamped.get()
+    }
+
     /// Whether a fence is on its way: a later one of the same stream cannot be over before.
     pub(crate) fn has_fences(&self, slot: StreamSlot) -> bool {
         !self.streams[slot.0 as usize].fences.is_empty()
@@ -119,10 +133,15 @@ impl<E: Clone> Streams<E> {
 
     /// The first fence that covers the stamp, if one was recorded.
     pub(crate) fn fence_of(&self, stamp: Stamp) -> Option<(Stamp, E)> {
+        self.fence_after(stamp, 0)
+    }
+
+    /// The fence that covers the stamp, after so many others that do.
+    pub(crate) fn fence_after(&self, stamp: Stamp, others: usize) -> Option<(Stamp, E)> {
         let fences = &self.streams[stamp.stream.0 as usize].fences;
         let early = u64::from(mutant("streams-fence-too-early"));
         let place = fences.partition_point(|(epoch, _)| *epoch + early < stamp.epoch);
-        let (epoch, fence) = fences.get(place)?;
+        let (epoch, fence) = fences.get(place + others)?;
         Some((Stamp { stream: stamp.stream, epoch: *epoch }, fence.clone()))
     }
 
