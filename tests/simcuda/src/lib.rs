@@ -14,12 +14,14 @@
 pub mod api;
 pub mod books;
 pub mod call;
+pub mod capture;
 pub mod checker;
 pub mod config;
 pub mod control;
 pub mod engine;
 pub mod entries;
 pub mod faults;
+pub mod graphs;
 pub mod hand_off;
 pub mod journal;
 pub mod machine;

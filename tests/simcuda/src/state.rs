@@ -6,7 +6,9 @@
 use crate::books::Books;
 use crate::config::Config;
 use crate::engine::{ContextKey, Engine, EventKey, OpKey, StreamKey, StreamKind, ThreadKey};
+use crate::engine::capture::Captures;
 use crate::faults::Faults;
+use crate::graphs::Graphs;
 use crate::memory::Memory;
 use crate::slots::Slots;
 use crate::types::{Code, code};
@@ -107,6 +109,15 @@ pub struct Thread {
     key: Option<ThreadKey>,
 }
 
+/// The nodes that the next node of a stream comes after, and the data of those edges.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// Nodes.
+    pub nodes: Box<[u64]>,
+    /// `CUgraphEdgeData`, all zero.
+    pub edges: Box<[u64]>,
+}
+
 /// Everything.
 pub struct State {
     /// The machine asked for.
@@ -129,6 +140,12 @@ pub struct State {
     pub modules: Slots<Module>,
     /// Functions.
     pub functions: Slots<Function>,
+    /// Streams that are being captured.
+    pub captures: Captures,
+    /// What `cuStreamGetCaptureInfo` shows, by stream: the driver's own arrays.
+    pub shown: HashMap<StreamKey, Shown>,
+    /// Graphs.
+    pub graphs: Graphs,
     /// Memory.
     pub memory: Memory,
     /// Order and time.
@@ -169,6 +186,9 @@ impl State {
             events: Slots::new(2),
             modules: Slots::new(3),
             functions: Slots::new(4),
+            captures: Captures::default(),
+            shown: HashMap::new(),
+            graphs: Graphs::default(),
             memory: Memory::empty(),
             engine: Engine::new(),
             books: Books::default(),
@@ -280,6 +300,9 @@ impl State {
     /// Ends a context whose work is done: its streams, events, modules and allocations go with it.
     pub fn destroy_context(&mut self, handle: u64) {
         let Some(context) = self.contexts.remove(&handle) else { return };
+        for graph in self.captures.context_gone(handle) {
+            self.graphs.remove(graph);
+        }
         for mapping in self.memory.of_context(handle) {
             let gone = if mapping.is_host() {
                 self.memory.remove_host(mapping.start)
@@ -309,6 +332,9 @@ impl State {
             "events" => Some(self.events.count() as u64),
             "contexts" => Some(self.contexts.len() as u64),
             "modules" => Some(self.modules.count() as u64),
+            "graphs" => Some(self.graphs.graphs.count() as u64),
+            "graph_execs" => Some(self.graphs.execs.count() as u64),
+            "user_objects" => Some(self.graphs.objects.count() as u64),
             _ => self.memory.count(what),
         }
     }

@@ -24,6 +24,7 @@ pub mod code {
     pub const UNSUPPORTED_LIMIT: Code = 215;
     pub const FILE_NOT_FOUND: Code = 301;
     pub const INVALID_HANDLE: Code = 400;
+    pub const ILLEGAL_STATE: Code = 401;
     pub const NOT_FOUND: Code = 500;
     pub const NOT_READY: Code = 600;
     pub const ILLEGAL_ADDRESS: Code = 700;
@@ -35,6 +36,16 @@ pub mod code {
     pub const HOST_MEMORY_NOT_REGISTERED: Code = 713;
     pub const NOT_PERMITTED: Code = 800;
     pub const NOT_SUPPORTED: Code = 801;
+    pub const CAPTURE_UNSUPPORTED: Code = 900;
+    pub const CAPTURE_INVALIDATED: Code = 901;
+    pub const CAPTURE_MERGE: Code = 902;
+    pub const CAPTURE_UNMATCHED: Code = 903;
+    pub const CAPTURE_UNJOINED: Code = 904;
+    pub const CAPTURE_ISOLATION: Code = 905;
+    pub const CAPTURE_IMPLICIT: Code = 906;
+    pub const CAPTURED_EVENT: Code = 907;
+    pub const CAPTURE_WRONG_THREAD: Code = 908;
+    pub const GRAPH_UPDATE_FAILURE: Code = 910;
     pub const UNKNOWN: Code = 999;
 }
 

@@ -2,6 +2,7 @@
 
 use super::{exports, get, require};
 use crate::call::Call;
+use crate::graphs::KernelCall;
 use crate::types::{Code, LaunchConfig, Outcome, code};
 use crate::work::{Body, Kernel, signature};
 
@@ -10,22 +11,21 @@ exports! {
         function: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32,
         stream: u64, parameters: *const *const u8, extra: *const u64,
     ) |call| {
-        let _ = shared;
-        launch(call, function, [gx, gy, gz], [bx, by, bz], stream, parameters, extra)
+        launch(call, function, [gx, gy, gz], [bx, by, bz], shared, stream, parameters, extra)
     };
     fn cuLaunchKernelEx, fn cuLaunchKernelEx_ptsz (
         config: *const LaunchConfig, function: u64, parameters: *const *const u8, extra: *const u64,
     ) |call| {
         call.started()?;
         let c = get(config)?;
-        launch(call, function, c.grid, c.block, c.stream, parameters, extra)
+        launch(call, function, c.grid, c.block, c.shared_bytes, c.stream, parameters, extra)
     };
     fn cuLaunchCooperativeKernel, fn cuLaunchCooperativeKernel_ptsz (
         function: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32,
         stream: u64, parameters: *const *const u8,
     ) |call| {
-        let _ = shared;
-        launch(call, function, [gx, gy, gz], [bx, by, bz], stream, parameters, std::ptr::null())
+        let none = std::ptr::null();
+        launch(call, function, [gx, gy, gz], [bx, by, bz], shared, stream, parameters, none)
     };
 }
 
@@ -34,6 +34,7 @@ fn launch(
     function: u64,
     grid: [u32; 3],
     block: [u32; 3],
+    shared: u32,
     stream: u64,
     parameters: *const *const u8,
     extra: *const u64,
@@ -52,10 +53,23 @@ fn launch(
         }
         None => (Kernel::Unknown, Vec::new()),
     };
+    let capture = call.is_capturing(&stream).then(|| KernelCall {
+        function,
+        grid,
+        block,
+        shared,
+        values: values.clone().into(),
+        pointers: Box::default(),
+    });
     let label = || {
         let shown: Vec<_> = values.iter().map(|v| format!("{v:#x}")).collect();
         format!("kernel {name}({})", shown.join(", "))
     };
+    if capture.is_some() {
+        let (body, ns) = (Body::Kernel(kernel), kernel.duration_ns());
+        call.write_down_kernel(&stream, body, ns, label(), capture);
+        return Ok(());
+    }
     call.submit(&stream, Body::Kernel(kernel), kernel.duration_ns(), label);
     Ok(())
 }

@@ -13,6 +13,7 @@
 
 use crate::types::{Code, Outcome, code};
 
+pub mod capture;
 pub mod context;
 pub mod copy;
 pub mod device;
@@ -20,6 +21,9 @@ pub mod entry;
 pub mod error_names;
 pub mod event;
 pub mod fill;
+pub mod graph;
+pub mod graph_exec;
+pub mod graph_nodes;
 pub mod host;
 pub mod init;
 pub mod launch;
