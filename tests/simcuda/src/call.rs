@@ -190,11 +190,15 @@ impl Call {
         };
         self.charge(page, result);
         self.drain();
+        if !self.graphs.leaving.is_empty() {
+            crate::api::graph_exec::settle(&mut self);
+        }
         let spent = self.engine.now_ns().saturating_sub(began);
         self.books.driver_ns += spent;
         result
     }
 
+    #[inline]
     fn gated(&mut self, body: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
         self.may_call()?;
         body(self)

@@ -68,7 +68,6 @@ impl Node {
                 Body::Fill { .. } => 2,
                 Body::Host(_) => 3,
                 Body::Nothing => 5,
-                _ => 0,
             },
             Self::Child(_) => 4,
             Self::Empty => 5,

@@ -5,8 +5,8 @@
 
 use crate::books::Books;
 use crate::config::Config;
-use crate::engine::{ContextKey, Engine, EventKey, OpKey, StreamKey, StreamKind, ThreadKey};
 use crate::engine::capture::Captures;
+use crate::engine::{ContextKey, Engine, EventKey, OpKey, StreamKey, StreamKind, ThreadKey};
 use crate::faults::Faults;
 use crate::graphs::Graphs;
 use crate::memory::Memory;

@@ -23,6 +23,7 @@ pub mod code {
     pub const ALREADY_MAPPED: Code = 208;
     pub const UNSUPPORTED_LIMIT: Code = 215;
     pub const FILE_NOT_FOUND: Code = 301;
+    pub const OPERATING_SYSTEM: Code = 304;
     pub const INVALID_HANDLE: Code = 400;
     pub const ILLEGAL_STATE: Code = 401;
     pub const NOT_FOUND: Code = 500;
@@ -128,4 +129,30 @@ pub struct LaunchConfig {
     pub stream: u64,
     pub attributes: u64,
     pub attribute_count: u32,
+}
+
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InstantiateParameters {
+    /// `CUgraphInstantiate_flags`.
+    pub flags: u64,
+    /// Where an upload is queued.
+    pub upload_stream: u64,
+    /// Out: the node at fault.
+    pub error_node: u64,
+    /// Out: `CUgraphInstantiateResult`.
+    pub result: i32,
+}
+
+/// `CUgraphExecUpdateResultInfo`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpdateResult {
+    /// `CUgraphExecUpdateResult`.
+    pub result: i32,
+    /// The node at fault.
+    pub error_node: u64,
+    /// The other end of an edge at fault.
+    pub error_from_node: u64,
 }

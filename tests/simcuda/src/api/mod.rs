@@ -23,7 +23,6 @@ pub mod event;
 pub mod fill;
 pub mod graph;
 pub mod graph_exec;
-pub mod graph_nodes;
 pub mod host;
 pub mod init;
 pub mod launch;

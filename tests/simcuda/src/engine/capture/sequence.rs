@@ -216,9 +216,13 @@ impl Captures {
         }
         theirs.members.insert(member.stream, member);
         let frontier = theirs.frontiers.entry(member.stream).or_default();
-        nodes.iter().filter(|n| !frontier.contains(n)).copied().collect::<Vec<_>>().iter().for_each(
-            |n| frontier.push(*n),
-        );
+        nodes
+            .iter()
+            .filter(|n| !frontier.contains(n))
+            .copied()
+            .collect::<Vec<_>>()
+            .iter()
+            .for_each(|n| frontier.push(*n));
         self.of_stream.insert(member.stream, id);
         Waits::Captured
     }
@@ -288,7 +292,11 @@ mod tests {
     use super::*;
 
     fn member(stream: u64) -> Member {
-        Member { stream: StreamKey(stream), context: stream / 10, blocking: stream.is_multiple_of(2) }
+        Member {
+            stream: StreamKey(stream),
+            context: stream / 10,
+            blocking: stream.is_multiple_of(2),
+        }
     }
 
     const E: EventKey = EventKey(1);
