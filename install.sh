@@ -75,9 +75,10 @@ lib=$root/$libdir
 if [ "$uninstall" = yes ]; then
     rm -f "$root/include/cuddy.h" "$root/bin/cuddy" "$lib/libcuddy.so" "$lib/libcuddy.so.$major" \
         "$lib/libcuddy.so.$version" "$lib/pkgconfig/cuddy.pc" "$lib/cuddy/libsimcuda.so" \
+        "$root/include/simcuda.h" "$lib/cuddy/cudart/libcudart.so.12" "$lib/cuddy/cudart/libcudart.so.13" \
         "$lib/cmake/cuddy/cuddyConfig.cmake" "$lib/cmake/cuddy/cuddyConfigVersion.cmake"
     # Folders of our own, and others if nothing else is in them.
-    for folder in "$lib/cuddy" "$lib/cmake/cuddy" "$lib/cmake" "$lib/pkgconfig" "$lib" \
+    for folder in "$lib/cuddy/cudart" "$lib/cuddy" "$lib/cmake/cuddy" "$lib/cmake" "$lib/pkgconfig" "$lib" \
         "$root/include" "$root/bin"; do
         rmdir "$folder" 2>/dev/null || :
     done
@@ -105,6 +106,14 @@ ln -sf "libcuddy.so.$major" "$lib/libcuddy.so"
 install -m 755 "$target/cuddy" "$root/bin/cuddy"
 # Its name keeps it from being taken for a real driver; the command finds it here.
 install -m 755 "$target/libsimcuda.so" "$lib/cuddy/libsimcuda.so"
+install -m 644 "$here/tests/simcuda/include/simcuda.h" "$root/include/simcuda.h"
+# The substitutes of the CUDA runtime, for `cuddy sim`. They too lie where no loader looks.
+for runtime in libcudart.so.12 libcudart.so.13; do
+    if [ -f "$target/cudart/$runtime" ]; then
+        mkdir -p "$lib/cuddy/cudart"
+        install -m 755 "$target/cudart/$runtime" "$lib/cuddy/cudart/$runtime"
+    fi
+done
 
 cat >"$lib/pkgconfig/cuddy.pc" <<END
 prefix=\${pcfiledir}/../$up

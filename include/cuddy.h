@@ -66,6 +66,11 @@ typedef struct CUstream_st *cuddy_stream;
 // The calling thread's own default stream.
 #define CUDDY_STREAM_PER_THREAD ((cuddy_stream)2)
 
+// No stream in particular, for memory that any stream, or none, may use at once, as cudaMalloc()
+// gives it: its last use is over before it is handed out, and after its free the work of all streams
+// comes first.
+#define CUDDY_STREAM_ANY ((cuddy_stream)-1)
+
 // In place of a limit: none.
 #define CUDDY_NO_LIMIT SIZE_MAX
 
@@ -75,6 +80,13 @@ typedef struct CUstream_st *cuddy_stream;
 
 // In place of a device's number, where a function says so: every device in use.
 #define CUDDY_ALL_DEVICES -2
+
+// A flag of a request: rather fail than wait for a stream to finish with memory.
+#define CUDDY_REQUEST_NO_WAIT 1
+
+// A flag of a pool: before a request to the default pool fails for want of memory, it may be served
+// from this one's free memory.
+#define CUDDY_POOL_USE_ON_OOM 1
 
 // What a call of Cuddy returns. Zero is success; numbers never change their meaning.
 //
@@ -120,6 +132,10 @@ enum cuddy_status
   CUDDY_ERROR_INVALID_OPTION = 16,
   // A bug in Cuddy: please report it.
   CUDDY_ERROR_INTERNAL = 17,
+  // There is no such pool, it was destroyed, or it is not the one to be popped.
+  CUDDY_ERROR_INVALID_POOL = 18,
+  // There is no such graph, or it is not in the state that the call needs.
+  CUDDY_ERROR_INVALID_GRAPH = 19,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L
@@ -145,8 +161,14 @@ typedef struct cuddy_request {
   cuddy_stream stream;
   // The device's number, or CUDDY_CURRENT_DEVICE.
   int32_t device;
-  // 0.
+  // 0, or CUDDY_REQUEST_NO_WAIT.
   uint32_t flags;
+  // The pool: one of cuddy_pool_create(), of this device; CUDDY_POOL_CURRENT (0), the calling
+  // thread's current one; or CUDDY_POOL_DEFAULT.
+  uint64_t pool;
+  // The longest that the call may wait for streams to finish with memory, in milliseconds; 0 is as
+  // the option wait_ms says.
+  uint64_t wait_ms;
 } cuddy_request;
 
 // What cuddy_block_info() tells about a block.
@@ -171,6 +193,23 @@ typedef struct cuddy_block {
   // 0.
   uint32_t reserved;
 } cuddy_block;
+
+// How a pool is to be. Set the whole of it to 0, then struct_size, then what is wanted.
+//
+// Fields are added at the end only; 0 in one of them means what it meant before it was there.
+typedef struct cuddy_pool_options {
+  // sizeof(cuddy_pool_options).
+  uint64_t struct_size;
+  // The most that may be reserved in the pool, in bytes; 0 or CUDDY_NO_LIMIT for none.
+  uint64_t limit;
+  // The device's number, or CUDDY_CURRENT_DEVICE.
+  int32_t device;
+  // 0, or CUDDY_POOL_USE_ON_OOM.
+  uint32_t flags;
+} cuddy_pool_options;
+
+// A pool's name.
+typedef uint64_t cuddy_pool;
 
 // Counters of one device. All are 64 bits; bytes unless the name ends in `_count`.
 //
@@ -240,7 +279,35 @@ typedef struct cuddy_stats {
   uint64_t limbo_block_count;
   // Driver calls made on behalf of this device.
   uint64_t driver_call_count;
+  // Blocks that a stream got from other streams' free memory.
+  uint64_t crossing_count;
+  // Stream waits put in, so that a stream could have another one's memory at once.
+  uint64_t stream_wait_count;
+  // Misses served on rung 1: a block of the same stream that was freed meanwhile.
+  uint64_t rung_own_count;
+  // Misses served on rung 2: free memory of any stream whose last use was over, or known to be ordered
+  // before.
+  uint64_t rung_passed_count;
+  // Misses served on rung 3: fresh memory, while growth was within share_growth.
+  uint64_t rung_growth_count;
+  // Misses served on rung 4: another stream's free memory, behind a stream wait.
+  uint64_t rung_stream_wait_count;
+  // Misses served on rung 5: fresh memory within the limit.
+  uint64_t rung_fresh_count;
+  // Misses that got to rung 6: pages or segments taken back without any wait.
+  uint64_t rung_harvest_count;
+  // Misses that got to rung 7: the host waited for the last users of memory.
+  uint64_t rung_host_wait_count;
 } cuddy_stats;
+
+// A graph's name, as Cuddy knows it.
+typedef uint64_t cuddy_graph;
+
+// In place of a pool: the calling thread's current one.
+#define CUDDY_POOL_CURRENT 0
+
+// In place of a pool: the default one.
+#define CUDDY_POOL_DEFAULT 1
 
 #ifdef __cplusplus
 extern "C" {
@@ -297,7 +364,8 @@ const char *cuddy_last_error(void);
 // bytes:  how many are wanted; rounded up to a multiple of 512. 0 gives success and NULL.
 // device: a device's number, or CUDDY_CURRENT_DEVICE.
 // stream: the stream that will use the memory first: a CUstream, a cudaStream_t, or one of
-//         CUDDY_STREAM_LEGACY and CUDDY_STREAM_PER_THREAD. It must be valid during the call.
+//         CUDDY_STREAM_LEGACY, CUDDY_STREAM_PER_THREAD and CUDDY_STREAM_ANY. It must be valid
+//         during the call.
 //
 // Errors: CUDDY_ERROR_INVALID_ARGUMENT (ptr is NULL), CUDDY_ERROR_OUT_OF_MEMORY (also for a size
 // that no device has), CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_INVALID_STREAM,
@@ -307,13 +375,15 @@ const char *cuddy_last_error(void);
 // that fits; memory that is free is never missed.
 cuddy_status cuddy_malloc(void **ptr, size_t bytes, int device, cuddy_stream stream);
 
-// Allocates device memory with an alignment.
+// Allocates device memory, with an alignment, in a pool, and with a bound on waiting.
 //
 // ptr:     where to write the address.
 // request: what is wanted. Bytes of it that this version does not know must be 0.
 //
 // Errors: as cuddy_malloc(); CUDDY_ERROR_INVALID_ARGUMENT also for a struct_size that is none, an
-// alignment that is no power of two or above 2 MiB, and flags that are not 0.
+// alignment that is no power of two or above 2 MiB, and flags that are not known. With a bound on
+// waiting CUDDY_ERROR_OUT_OF_MEMORY may mean that memory is there, but still in use.
+// CUDDY_ERROR_INVALID_POOL; CUDDY_ERROR_WRONG_DEVICE (the pool is of another device).
 // Thread-safe. Costs what cuddy_malloc() costs.
 cuddy_status cuddy_malloc_ex(void **ptr, const struct cuddy_request *request);
 
@@ -327,6 +397,32 @@ cuddy_status cuddy_malloc_ex(void **ptr, const struct cuddy_request *request);
 // Thread-safe; any thread may free. Calls the driver only for a block that other streams use too
 // (see cuddy_record_stream()). Never waits, unless the option caching is off.
 cuddy_status cuddy_free(void *ptr);
+
+// Gives a block back to another stream than its own, whose later work may use it at once. The
+// program has made that stream wait for every use of the block; that the block was handed out for
+// its own stream counts as a use there.
+//
+// ptr:    what cuddy_malloc() or cuddy_malloc_ex() gave; NULL does nothing.
+// stream: the stream that it is given to. It must be valid during the call.
+//
+// Errors: as cuddy_free(); CUDDY_ERROR_INVALID_STREAM, CUDDY_ERROR_WRONG_DEVICE,
+// CUDDY_ERROR_HOST_OUT_OF_MEMORY. After any of them the block is live.
+// Thread-safe; any thread may free. Calls the driver at most to tell which stream a handle is, and
+// for a block that other streams were recorded to use.
+cuddy_status cuddy_free_on(void *ptr, cuddy_stream stream);
+
+// Gives a block back once an event is over: the block's bytes are used again, by any stream, only
+// after that.
+//
+// ptr:   what cuddy_malloc() or cuddy_malloc_ex() gave; NULL does nothing.
+// event: a CUevent or cudaEvent_t that was recorded behind all other use of the block than its own
+//        stream's. What it holds during the call counts: it may be recorded anew, or destroyed, at
+//        once. It must be of the block's device, and not of a capture.
+//
+// Errors: as cuddy_free(); CUDDY_ERROR_DRIVER, CUDDY_ERROR_HOST_OUT_OF_MEMORY. After either of
+// these the block is live.
+// Thread-safe. Calls the driver a few times; does not wait.
+cuddy_status cuddy_free_after(void *ptr, void *event);
 
 // Says that another stream uses a block too: after its free it is not reused before the work that
 // this stream had been given by then is over.
@@ -382,6 +478,176 @@ cuddy_status cuddy_stream_open(int device, cuddy_stream stream);
 // CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
 // Thread-safe. Calls the driver to mark the end of the stream's work; does not wait for it.
 cuddy_status cuddy_stream_retire(int device, cuddy_stream stream);
+
+// Tells that the program has made one stream wait for another. What has been freed on donor may
+// then go to thief at once, with no wait of Cuddy's.
+//
+// Call it where the wait is put in (cuStreamWaitEvent(), cudaStreamWaitEvent()). The event stands
+// for all that donor was given before it was recorded: a block of donor whose use comes later must
+// not have been freed by then.
+//
+// device: the streams' device, or CUDDY_CURRENT_DEVICE.
+// thief:  the stream that waits.
+// donor:  the stream that it waits for.
+//
+// Errors: CUDDY_ERROR_INVALID_STREAM, CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_WRONG_DEVICE,
+// CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN,
+// CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+// Thread-safe. Calls the driver at most to tell which streams the handles are.
+cuddy_status cuddy_note_wait(int device, cuddy_stream thief, cuddy_stream donor);
+
+// -------------------------------------------------------------------------------------------------
+// Pools
+// -------------------------------------------------------------------------------------------------
+//
+// A private pool is an isolated part of a device's memory: what is freed in it serves later requests
+// to it, and nobody else. It can have a limit of its own, it has counters of its own, and it is
+// given back as a whole. Blocks of any pool are freed with cuddy_free().
+//
+// Names of pools are never used twice. 0 and 1 name none of them: in place of a pool,
+// CUDDY_POOL_CURRENT is the one that the calling thread pushed last on the device, and
+// CUDDY_POOL_DEFAULT the device's default pool.
+
+// Makes a private pool.
+//
+// options: how it is to be.
+// pool:    where to write its name.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (a pointer is NULL, a struct_size that is none, unknown
+// flags), CUDDY_ERROR_NOT_SUPPORTED (the device has too many pools), CUDDY_ERROR_INVALID_DEVICE,
+// CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN,
+// CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+// Thread-safe. No memory is reserved before the first allocation.
+cuddy_status cuddy_pool_create(const struct cuddy_pool_options *options, cuddy_pool *pool);
+
+// Ends a pool: nothing more is allocated in it. Its blocks stay valid, and are freed as ever; with
+// the last of them its memory goes back to the driver, as soon as no work uses it any more.
+//
+// pool: a pool of cuddy_pool_create(). It may be destroyed before its blocks are freed, or after.
+//
+// Errors: CUDDY_ERROR_INVALID_POOL (no pool, or destroyed before), CUDDY_ERROR_DRIVER,
+// CUDDY_ERROR_FORKED.
+// Thread-safe. Waits for nobody: memory that work still uses goes back at a later call that needs
+// the driver.
+cuddy_status cuddy_pool_destroy(cuddy_pool pool);
+
+// Makes a pool the calling thread's current one: until it is popped, this thread's allocations on
+// the pool's device come from it, unless they name another pool.
+//
+// pool: a pool of cuddy_pool_create(), or CUDDY_POOL_DEFAULT, which goes back to the default
+//       pool on every device.
+//
+// Pools may be pushed over each other, 64 deep. Other threads are not touched.
+//
+// Errors: CUDDY_ERROR_INVALID_POOL (no pool, destroyed, or too many pushed), CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver.
+cuddy_status cuddy_pool_push(cuddy_pool pool);
+
+// Ends what this thread's last cuddy_pool_push() began.
+//
+// pool: the pool that was pushed last; it may have been destroyed meanwhile.
+//
+// Errors: CUDDY_ERROR_INVALID_POOL (nothing is pushed, or another pool was pushed last: nothing is
+// popped then), CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver.
+cuddy_status cuddy_pool_pop(cuddy_pool pool);
+
+// Fills in a pool's counters, all of one moment.
+//
+// pool:  a pool of cuddy_pool_create().
+// stats: as for cuddy_memory_stats(). Counters of what only a device has (unmapped, quarantined,
+//        waits, harvests, driver calls) are 0; reserved is what is mapped in the pool.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (stats is NULL, a struct_size that is none),
+// CUDDY_ERROR_INVALID_POOL, CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver.
+cuddy_status cuddy_pool_stats(cuddy_pool pool, struct cuddy_stats *stats);
+
+// Makes every peak of a pool what is now.
+//
+// pool: a pool of cuddy_pool_create().
+//
+// Errors: CUDDY_ERROR_INVALID_POOL, CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver.
+cuddy_status cuddy_pool_reset_peak_stats(cuddy_pool pool);
+
+// Sets the most that may be reserved in a pool.
+//
+// pool:  a pool of cuddy_pool_create().
+// bytes: the limit; 0 or CUDDY_NO_LIMIT for none. Below what is reserved now, free memory of the
+//        pool is given back, after a wait for the work that uses it; live blocks stay.
+//
+// Errors: CUDDY_ERROR_INVALID_POOL, CUDDY_ERROR_DRIVER, CUDDY_ERROR_DEVICE_RESET,
+// CUDDY_ERROR_FORKED.
+// Thread-safe.
+cuddy_status cuddy_pool_set_limit(cuddy_pool pool, size_t bytes);
+
+// Gives a pool's free memory back to the driver until at most so many bytes are reserved in it.
+// Waits for the work that still uses it.
+//
+// pool:       a pool of cuddy_pool_create(). cuddy_empty_cache() empties all pools of a device.
+// keep_bytes: bytes that may stay reserved, live blocks included; 0 gives back all that is free.
+// freed:      where to write how many bytes were given back; may be NULL.
+//
+// Errors: CUDDY_ERROR_INVALID_POOL, CUDDY_ERROR_DRIVER, CUDDY_ERROR_DEVICE_RESET,
+// CUDDY_ERROR_FORKED.
+// Thread-safe.
+cuddy_status cuddy_pool_trim(cuddy_pool pool, size_t keep_bytes, size_t *freed);
+
+// -------------------------------------------------------------------------------------------------
+// Graphs
+// -------------------------------------------------------------------------------------------------
+//
+// Memory that a captured CUDA graph uses is the graph's until it is destroyed, even if it is freed:
+// each launch uses it again. So Cuddy has to know of the capture: tell it with these three calls,
+// around what captures, launches and destroys the graph. While a capture is under way Cuddy makes no
+// driver call that would disturb it, in any capture mode; freed memory that other streams still use
+// waits for its end.
+//
+// Between cuddy_graph_begin() and cuddy_graph_end() allocations on the captured stream, and on
+// streams that joined its capture, come from the graph's pool. Memory freed there is used again
+// in the same capture by the same stream, and by another one after cuddy_note_wait(). Several graphs
+// may share a pool: a later one uses what an earlier one freed, so they must be launched in the order
+// of their captures, one after the other.
+
+// Says that a stream's work is captured into a graph from now on. Call it right before or right
+// after the capture is begun.
+//
+// graph:  where to write the graph's name.
+// device: the stream's device, or CUDDY_CURRENT_DEVICE.
+// stream: the stream that is captured; it must live until cuddy_graph_end(). Not the legacy one.
+// pool:   a pool of cuddy_pool_create(), which other graphs may share; 0 for one of its own.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (graph is NULL), CUDDY_ERROR_INVALID_GRAPH (the stream is
+// captured into another graph already), CUDDY_ERROR_INVALID_STREAM, CUDDY_ERROR_INVALID_POOL,
+// CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_WRONG_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER,
+// CUDDY_ERROR_FORKED, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+// Thread-safe. Graphs of several streams may be captured at once.
+cuddy_status cuddy_graph_begin(cuddy_graph *graph,
+                               int device,
+                               cuddy_stream stream,
+                               cuddy_pool pool);
+
+// Says that the capture is over. Call it right after the capture was ended, whether that succeeded
+// or not.
+//
+// graph: a graph that was begun.
+//
+// Errors: CUDDY_ERROR_INVALID_GRAPH (no graph, or ended before), CUDDY_ERROR_FORKED.
+// Thread-safe. Records what could not be recorded during the capture; waits for nobody.
+cuddy_status cuddy_graph_end(cuddy_graph graph);
+
+// Says that the graph, and all that was instantiated from it, is not launched any more. Its memory
+// goes back to the pool once its last launches are over; a pool of its own ends with it. Blocks
+// that were not freed stay valid.
+//
+// graph:  a graph. One whose capture was not ended, because it failed, is ended first.
+// stream: the stream of its last launches; launches on others must be ordered before it.
+//
+// Errors: CUDDY_ERROR_INVALID_GRAPH (no graph, or destroyed before), CUDDY_ERROR_INVALID_STREAM,
+// CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+// Thread-safe. Waits for nobody.
+cuddy_status cuddy_graph_destroy(cuddy_graph graph, cuddy_stream stream);
 
 // -------------------------------------------------------------------------------------------------
 // Cache
@@ -580,6 +846,21 @@ cuddy_status cuddy_malloc_ex_ptsz(void **ptr, const struct cuddy_request *reques
 // cuddy_record_stream(), where stream 0 is CUDDY_STREAM_PER_THREAD.
 cuddy_status cuddy_record_stream_ptsz(void *ptr, cuddy_stream stream);
 
+// cuddy_free_on(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+cuddy_status cuddy_free_on_ptsz(void *ptr, cuddy_stream stream);
+
+// cuddy_note_wait(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+cuddy_status cuddy_note_wait_ptsz(int device, cuddy_stream thief, cuddy_stream donor);
+
+// cuddy_graph_begin(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+cuddy_status cuddy_graph_begin_ptsz(cuddy_graph *graph,
+                                    int device,
+                                    cuddy_stream stream,
+                                    cuddy_pool pool);
+
+// cuddy_graph_destroy(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+cuddy_status cuddy_graph_destroy_ptsz(cuddy_graph graph, cuddy_stream stream);
+
 // cuddy_stream_open(), where stream 0 is CUDDY_STREAM_PER_THREAD.
 cuddy_status cuddy_stream_open_ptsz(int device, cuddy_stream stream);
 
@@ -593,6 +874,10 @@ cuddy_status cuddy_stream_retire_ptsz(int device, cuddy_stream stream);
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
 #define cuddy_malloc cuddy_malloc_ptsz
 #define cuddy_malloc_ex cuddy_malloc_ex_ptsz
+#define cuddy_free_on cuddy_free_on_ptsz
+#define cuddy_note_wait cuddy_note_wait_ptsz
+#define cuddy_graph_begin cuddy_graph_begin_ptsz
+#define cuddy_graph_destroy cuddy_graph_destroy_ptsz
 #define cuddy_record_stream cuddy_record_stream_ptsz
 #define cuddy_stream_open cuddy_stream_open_ptsz
 #define cuddy_stream_retire cuddy_stream_retire_ptsz

@@ -51,7 +51,11 @@ pub enum cuddy_status {
     CUDDY_ERROR_INVALID_OPTION = 16,
     /// A bug in Cuddy: please report it.
     CUDDY_ERROR_INTERNAL = 17,
-    // Last added: 17.
+    /// There is no such pool, it was destroyed, or it is not the one to be popped.
+    CUDDY_ERROR_INVALID_POOL = 18,
+    /// There is no such graph, or it is not in the state that the call needs.
+    CUDDY_ERROR_INVALID_GRAPH = 19,
+    // Last added: 19.
 }
 
 /// A failure, with the figures that its sentence needs.
@@ -109,6 +113,10 @@ pub enum Error {
     HostOutOfMemory,
     /// A bad option or value; the text has the accepted values and the nearest name.
     InvalidOption(String),
+    /// Not a pool that can be used here; the text says why.
+    InvalidPool(String),
+    /// Not a graph that can be used so; the text says why.
+    InvalidGraph(String),
     /// One of our own equations is broken.
     Internal(&'static str),
 }
@@ -224,7 +232,9 @@ impl fmt::Display for Error {
             | Self::NoDriver(text)
             | Self::InvalidStream(text)
             | Self::NotSupported(text)
-            | Self::InvalidOption(text) => f.write_str(text),
+            | Self::InvalidOption(text)
+            | Self::InvalidPool(text)
+            | Self::InvalidGraph(text) => f.write_str(text),
             Self::InvalidDevice { device, count: 0 } => {
                 write!(f, "there is no device {device}: the driver sees no device at all")
             }
@@ -278,6 +288,8 @@ impl From<&Error> for cuddy_status {
             Error::NotSupported(_) => Self::CUDDY_ERROR_NOT_SUPPORTED,
             Error::HostOutOfMemory => Self::CUDDY_ERROR_HOST_OUT_OF_MEMORY,
             Error::InvalidOption(_) => Self::CUDDY_ERROR_INVALID_OPTION,
+            Error::InvalidPool(_) => Self::CUDDY_ERROR_INVALID_POOL,
+            Error::InvalidGraph(_) => Self::CUDDY_ERROR_INVALID_GRAPH,
             Error::Internal(_) => Self::CUDDY_ERROR_INTERNAL,
         }
     }

@@ -86,6 +86,18 @@ impl Limbo {
         before - self.waiting.len()
     }
 
+    /// Whether a block waits that `bytes` could be cut from. Linear in the blocks that wait.
+    pub(crate) fn could_serve(&self, bytes: u64) -> bool {
+        self.waiting.iter().any(|block| block.bytes >= bytes)
+    }
+
+    /// Whether a stream uses a live block, or a block waits for it. Linear.
+    pub(crate) fn mentions(&self, stream: StreamSlot) -> bool {
+        let is = |used: &Stamp| used.stream == stream;
+        self.noted.values().any(|uses| uses.iter().any(is))
+            || self.waiting.iter().any(|block| block.uses.iter().any(is))
+    }
+
     /// What the waiting blocks wait for, block by block.
     pub(crate) fn waits(&self, mut each: impl FnMut(u64, Stamp)) {
         for block in &self.waiting {
@@ -94,12 +106,18 @@ impl Limbo {
     }
 
     /// What the block waits for that is best waited for when `bytes` are wanted: the smallest that
-    /// is large enough, else the largest.
-    pub(crate) fn best_for(&self, bytes: u64) -> impl Iterator<Item = Stamp> + '_ {
-        let best = self.waiting.iter().min_by_key(|block| match block.bytes >= bytes {
-            true => (false, block.bytes),
-            false => (true, u64::MAX - block.bytes),
-        });
+    /// is large enough, else the largest, of those whose uses `may_wait` all allows to wait for.
+    pub(crate) fn best_for(
+        &self,
+        bytes: u64,
+        may_wait: impl Fn(Stamp) -> bool,
+    ) -> impl Iterator<Item = Stamp> + '_ {
+        let able = |block: &&Waiting| block.uses.iter().all(|&used| may_wait(used));
+        let best =
+            self.waiting.iter().filter(able).min_by_key(|block| match block.bytes >= bytes {
+                true => (false, block.bytes),
+                false => (true, u64::MAX - block.bytes),
+            });
         best.into_iter().flat_map(|block| block.uses.iter().copied())
     }
 
@@ -175,7 +193,8 @@ mod tests {
             limbo.note(address, stream).expect("host memory");
             limbo.hold((PoolId::DEFAULT, address), bytes, first);
         }
-        let best = |bytes| limbo.best_for(bytes).map(|stamp| stamp.stream).collect::<Vec<_>>();
+        let best =
+            |bytes| limbo.best_for(bytes, |_| true).map(|stamp| stamp.stream).collect::<Vec<_>>();
         assert_eq!((best(512), best(1024)), (vec![FAST], vec![FAST]));
         assert_eq!((best(1025), best(8192)), (vec![SLOW], vec![SLOW]));
     }

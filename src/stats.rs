@@ -75,6 +75,25 @@ pub struct cuddy_stats {
     pub limbo_block_count: u64,
     /// Driver calls made on behalf of this device.
     pub driver_call_count: u64,
+    /// Blocks that a stream got from other streams' free memory.
+    pub crossing_count: u64,
+    /// Stream waits put in, so that a stream could have another one's memory at once.
+    pub stream_wait_count: u64,
+    /// Misses served on rung 1: a block of the same stream that was freed meanwhile.
+    pub rung_own_count: u64,
+    /// Misses served on rung 2: free memory of any stream whose last use was over, or known to be ordered
+    /// before.
+    pub rung_passed_count: u64,
+    /// Misses served on rung 3: fresh memory, while growth was within share_growth.
+    pub rung_growth_count: u64,
+    /// Misses served on rung 4: another stream's free memory, behind a stream wait.
+    pub rung_stream_wait_count: u64,
+    /// Misses served on rung 5: fresh memory within the limit.
+    pub rung_fresh_count: u64,
+    /// Misses that got to rung 6: pages or segments taken back without any wait.
+    pub rung_harvest_count: u64,
+    /// Misses that got to rung 7: the host waited for the last users of memory.
+    pub rung_host_wait_count: u64,
 }
 
 impl cuddy_stats {
@@ -109,6 +128,15 @@ impl cuddy_stats {
         out_of_memory_count: 0,
         limbo_block_count: 0,
         driver_call_count: 0,
+        crossing_count: 0,
+        stream_wait_count: 0,
+        rung_own_count: 0,
+        rung_passed_count: 0,
+        rung_growth_count: 0,
+        rung_stream_wait_count: 0,
+        rung_fresh_count: 0,
+        rung_harvest_count: 0,
+        rung_host_wait_count: 0,
     };
 
     /// A request of `requested` bytes got a block of `bytes`.
@@ -196,6 +224,15 @@ impl cuddy_stats {
         self.retry_count = 0;
         self.out_of_memory_count = 0;
         self.driver_call_count = 0;
+        self.crossing_count = 0;
+        self.stream_wait_count = 0;
+        self.rung_own_count = 0;
+        self.rung_passed_count = 0;
+        self.rung_growth_count = 0;
+        self.rung_stream_wait_count = 0;
+        self.rung_fresh_count = 0;
+        self.rung_harvest_count = 0;
+        self.rung_host_wait_count = 0;
     }
 }
 

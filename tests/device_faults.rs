@@ -163,12 +163,21 @@ impl Machine {
 
 /// Fails each call of a function in turn, as often as the replay makes it.
 fn sweep(test: &str, segments: bool, function: &str, code: i32, after: bool) {
+    // Memory crosses from stream to stream, or only by way of its pages.
+    for share in ["share:wait", "share:never"] {
+        sweep_sharing(test, segments, function, code, after, share);
+    }
+}
+
+fn sweep_sharing(test: &str, segments: bool, function: &str, code: i32, after: bool, share: &str) {
+    // Segments cannot be joined: they need more room for the same program.
+    let limit = if segments { "160MiB" } else { "48MiB" };
+    let configuration = format!("memory_limit:{limit},{share}");
     let environment = [
         ("SIMCUDA_MEMORY", "64GiB"),
         ("SIMCUDA_VMM", if segments { "0" } else { "1" }),
         ("SIMCUDA_SCHEDULE", if test.starts_with("lazy") { "lazy" } else { "eager" }),
-        // Segments cannot be joined: they need more room for the same program.
-        ("CUDDY_CONF", if segments { "memory_limit:160MiB" } else { "memory_limit:48MiB" }),
+        ("CUDDY_CONF", &configuration),
     ];
     isolated(test, &environment, |machine| {
         let limit = process::memory_limit(0).expect("a device");
@@ -331,18 +340,25 @@ fn pushing_and_popping_may_fail_too() {
 
 #[test]
 fn the_replay_is_worth_sweeping() {
-    let environment = [("SIMCUDA_MEMORY", "64GiB"), ("CUDDY_CONF", "memory_limit:48MiB")];
-    isolated("the_replay_is_worth_sweeping", &environment, |machine| {
-        let mut replay = Replay::new(machine);
-        replay.run();
-        let ours = process::driver_calls();
-        let total: u64 = ours.iter().map(|(_, calls)| calls).sum();
-        assert!(ours.len() >= 15 && total >= 500, "{total} calls of {ours:?}");
-        for (function, calls) in ours {
-            assert!(machine.sim.calls(function) >= calls, "{function}");
-        }
-        assert!(stats(0).harvest_count > 0 && stats(0).wait_count > 0);
-    });
+    for share in ["wait", "never"] {
+        let configuration = format!("memory_limit:48MiB,share:{share}");
+        let environment = [("SIMCUDA_MEMORY", "64GiB"), ("CUDDY_CONF", &configuration)];
+        isolated("the_replay_is_worth_sweeping", &environment, |machine| {
+            let mut replay = Replay::new(machine);
+            replay.run();
+            let ours = process::driver_calls();
+            let total: u64 = ours.iter().map(|(_, calls)| calls).sum();
+            assert!(ours.len() >= 15 && total >= 300, "{total} calls of {ours:?}");
+            for (function, calls) in ours {
+                assert!(machine.sim.calls(function) >= calls, "{function}");
+            }
+            let stats = stats(0);
+            match std::env::var("CUDDY_CONF").is_ok_and(|text| text.contains("never")) {
+                true => assert!(stats.harvest_count > 0 && stats.wait_count > 0, "{stats:?}"),
+                false => assert!(stats.crossing_count > 0, "{stats:?}"),
+            }
+        });
+    }
 }
 
 #[test]
@@ -488,7 +504,8 @@ fn a_page_that_cannot_be_put_back_is_quarantined() {
 
 #[test]
 fn waiting_that_fails_gives_the_claimed_memory_back() {
-    let environment = [("SIMCUDA_SCHEDULE", "lazy"), ("CUDDY_CONF", "memory_limit:64MiB")];
+    let configuration = "memory_limit:64MiB,share:never";
+    let environment = [("SIMCUDA_SCHEDULE", "lazy"), ("CUDDY_CONF", configuration)];
     isolated("waiting_that_fails_gives_the_claimed_memory_back", &environment, |machine| {
         machine.use_device(0);
         let (a, b) = (machine.stream(), machine.stream());

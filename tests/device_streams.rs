@@ -165,8 +165,12 @@ fn a_slow_stream_holds_up_its_own_blocks_only() {
 
 #[test]
 fn a_short_device_waits_for_the_right_stream_and_for_no_other() {
-    let environment =
-        [("SIMCUDA_MEMORY", "4GiB"), ("SIMCUDA_CHECKER", "log"), ("SIMCUDA_SCHEDULE", "lazy")];
+    let environment = [
+        ("SIMCUDA_MEMORY", "4GiB"),
+        ("SIMCUDA_CHECKER", "log"),
+        ("SIMCUDA_SCHEDULE", "lazy"),
+        ("CUDDY_CONF", "share:never"),
+    ];
     isolated(
         "a_short_device_waits_for_the_right_stream_and_for_no_other",
         &environment,
@@ -230,8 +234,12 @@ fn a_short_device_waits_for_the_right_stream_and_for_no_other() {
 
 #[test]
 fn memory_that_another_miss_claims_and_leaves_is_waited_for() {
-    let environment =
-        [("SIMCUDA_MEMORY", "4GiB"), ("SIMCUDA_CHECKER", "log"), ("SIMCUDA_SCHEDULE", "lazy")];
+    let environment = [
+        ("SIMCUDA_MEMORY", "4GiB"),
+        ("SIMCUDA_CHECKER", "log"),
+        ("SIMCUDA_SCHEDULE", "lazy"),
+        ("CUDDY_CONF", "share:never"),
+    ];
     let test = "memory_that_another_miss_claims_and_leaves_is_waited_for";
     isolated(test, &environment, |machine| {
         let context = machine.use_device(0);
@@ -295,7 +303,8 @@ fn giving_back_waits_for_pending_work() {
 
 #[test]
 fn harvesting_waits_for_pending_work() {
-    under_every_schedule("harvesting_waits_for_pending_work", &[], |machine| {
+    let alone = [("CUDDY_CONF", "share:never")];
+    under_every_schedule("harvesting_waits_for_pending_work", &alone, |machine| {
         process::set_memory_limit(0, 64 * MIB).expect("a device");
         let (held, borrowed) = (machine.stream(), machine.stream());
         process::stream_open(0, held).expect("a stream");

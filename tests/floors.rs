@@ -9,7 +9,7 @@ const FLOORS: [&[&str]; 7] = [
     &["environment", "hash", "mutants", "size", "types"],
     &["error"],
     &["sync"],
-    &["driver", "heap", "limbo", "options", "owners", "stats", "streams"],
+    &["driver", "graphs", "heap", "limbo", "options", "owners", "shelf", "stats", "streams"],
     &["device"],
     &["process"],
     &["abi"],
@@ -17,7 +17,7 @@ const FLOORS: [&[&str]; 7] = [
 
 /// Where code may be unsafe, and may name libc: the door to CUDA, the faces' pointers, the locks, and
 /// what the process was given.
-const UNSAFE: [&str; 4] = ["abi", "driver", "environment", "sync"];
+const UNSAFE: [&str; 5] = ["abi", "driver", "environment", "shelf", "sync"];
 
 /// The only module that may name cudarc.
 const CUDA: &str = "driver";

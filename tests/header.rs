@@ -196,6 +196,7 @@ fn the_interface_only_grows() {
 #[test]
 fn c_and_rust_see_the_same_structs() {
     use cuddy::abi::memory::{cuddy_block, cuddy_request};
+    use cuddy::abi::pools::cuddy_pool_options;
     use cuddy::stats::cuddy_stats;
     let lines = interface(&Header::read(&text()));
     let mut checked = 0;
@@ -211,13 +212,16 @@ fn c_and_rust_see_the_same_structs() {
             )*
         };
     }
-    same!(cuddy_request: struct_size bytes alignment stream device flags);
+    same!(cuddy_request: struct_size bytes alignment stream device flags pool wait_ms);
+    same!(cuddy_pool_options: struct_size limit device flags);
     same!(cuddy_block: struct_size address bytes requested offset stream device reserved);
     same!(cuddy_stats: struct_size requested requested_peak requested_total allocated
         allocated_peak allocated_total active active_peak reserved reserved_peak reserved_total
         cached unmapped limit largest_free quarantined live_block_count live_block_peak_count
         malloc_count free_count hit_count miss_count harvest_count wait_count retry_count
-        out_of_memory_count limbo_block_count driver_call_count);
+        out_of_memory_count limbo_block_count driver_call_count crossing_count stream_wait_count
+        rung_own_count rung_passed_count rung_growth_count rung_stream_wait_count rung_fresh_count
+        rung_harvest_count rung_host_wait_count);
     let fields: usize = Header::read(&text()).structs.values().map(Vec::len).sum();
     assert_eq!(checked, fields, "a struct or a field is missing from the list above");
 }

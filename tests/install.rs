@@ -29,6 +29,10 @@ fn built() -> Folder {
     for name in ["libcuddy.so", "libsimcuda.so"] {
         symlink(library(name), folder.file(name)).expect("a link can be made");
     }
+    fs::create_dir(folder.file("cudart")).expect("the folder is ours");
+    for name in ["cudart/libcudart.so.12", "cudart/libcudart.so.13"] {
+        fs::write(folder.file(name), "stand-in").expect("the folder is ours");
+    }
     fs::write(folder.file("cuddy"), "#!/bin/sh\necho stand-in\n").expect("the folder is ours");
     folder
 }
@@ -81,10 +85,13 @@ fn everything_is_in_its_place_and_goes_away_again() {
         output(install(&target, &prefix).args(["--libdir", libdir]));
         // Again, over itself: an upgrade.
         output(install(&target, &prefix).args(["--libdir", libdir]));
-        let mut wanted = vec!["bin/cuddy".to_owned(), "include/cuddy.h".to_owned()];
+        let mut wanted: Vec<_> =
+            ["bin/cuddy", "include/cuddy.h", "include/simcuda.h"].map(str::to_owned).into();
         let libraries = [
             "cmake/cuddy/cuddyConfig.cmake",
             "cmake/cuddy/cuddyConfigVersion.cmake",
+            "cuddy/cudart/libcudart.so.12",
+            "cuddy/cudart/libcudart.so.13",
             "cuddy/libsimcuda.so",
             "libcuddy.so",
             "libcuddy.so.0",
@@ -98,6 +105,7 @@ fn everything_is_in_its_place_and_goes_away_again() {
             assert!(installed == fs::read(from).expect("it is built"), "{name}");
         };
         same("include/cuddy.h", Path::new("include/cuddy.h"));
+        same("include/simcuda.h", Path::new("tests/simcuda/include/simcuda.h"));
         same(&format!("{libdir}/libcuddy.so"), &library("libcuddy.so"));
         same(&format!("{libdir}/cuddy/libsimcuda.so"), &library("libsimcuda.so"));
         let mode = prefix.join("bin/cuddy").metadata().expect("it is there").permissions().mode();

@@ -79,6 +79,16 @@ fn limits() {
 }
 
 #[test]
+fn pools() {
+    check("pools.c");
+}
+
+#[test]
+fn graphs() {
+    check("graphs.c");
+}
+
+#[test]
 fn streams() {
     check("streams.c");
 }
@@ -218,6 +228,9 @@ fn configured() {
         ("address_range:64MiB", ",backing:pages"),
         ("segment_small:4MiB", ",backing:segments"),
         ("segment_large:40MiB", ",backing:segments"),
+        ("share:never", ",backing:pages"),
+        ("share_growth:1", ",backing:pages"),
+        ("wait_ms:0", ",backing:pages,share:passed,memory_limit:64MiB"),
     ];
     for (entry, with) in entries {
         let mut command = in_sandbox(&folder, &binary);

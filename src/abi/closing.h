@@ -1,6 +1,10 @@
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
 #define cuddy_malloc cuddy_malloc_ptsz
 #define cuddy_malloc_ex cuddy_malloc_ex_ptsz
+#define cuddy_free_on cuddy_free_on_ptsz
+#define cuddy_note_wait cuddy_note_wait_ptsz
+#define cuddy_graph_begin cuddy_graph_begin_ptsz
+#define cuddy_graph_destroy cuddy_graph_destroy_ptsz
 #define cuddy_record_stream cuddy_record_stream_ptsz
 #define cuddy_stream_open cuddy_stream_open_ptsz
 #define cuddy_stream_retire cuddy_stream_retire_ptsz

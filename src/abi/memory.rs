@@ -20,6 +20,9 @@ pub const CUDDY_CURRENT_DEVICE: c_int = -1;
 /// In place of a device's number, where a function says so: every device in use.
 pub const CUDDY_ALL_DEVICES: c_int = -2;
 
+/// A flag of a request: rather fail than wait for a stream to finish with memory.
+pub const CUDDY_REQUEST_NO_WAIT: u32 = 1;
+
 /// What cuddy_malloc_ex() is asked for. Set the whole of it to 0, then struct_size, then what is
 /// wanted.
 ///
@@ -39,8 +42,14 @@ pub struct cuddy_request {
     pub stream: cuddy_stream,
     /// The device's number, or CUDDY_CURRENT_DEVICE.
     pub device: i32,
-    /// 0.
+    /// 0, or CUDDY_REQUEST_NO_WAIT.
     pub flags: u32,
+    /// The pool: one of cuddy_pool_create(), of this device; CUDDY_POOL_CURRENT (0), the calling
+    /// thread's current one; or CUDDY_POOL_DEFAULT.
+    pub pool: u64,
+    /// The longest that the call may wait for streams to finish with memory, in milliseconds; 0 is as
+    /// the option wait_ms says.
+    pub wait_ms: u64,
 }
 
 /// What cuddy_block_info() tells about a block.
@@ -85,7 +94,8 @@ unsafe impl Growing for cuddy_block {
 /// bytes:  how many are wanted; rounded up to a multiple of 512. 0 gives success and NULL.
 /// device: a device's number, or CUDDY_CURRENT_DEVICE.
 /// stream: the stream that will use the memory first: a CUstream, a cudaStream_t, or one of
-///         CUDDY_STREAM_LEGACY and CUDDY_STREAM_PER_THREAD. It must be valid during the call.
+///         CUDDY_STREAM_LEGACY, CUDDY_STREAM_PER_THREAD and CUDDY_STREAM_ANY. It must be valid
+///         during the call.
 ///
 /// Errors: CUDDY_ERROR_INVALID_ARGUMENT (ptr is NULL), CUDDY_ERROR_OUT_OF_MEMORY (also for a size
 /// that no device has), CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_INVALID_STREAM,
@@ -109,13 +119,15 @@ pub unsafe extern "C" fn cuddy_malloc(
     })
 }
 
-/// Allocates device memory with an alignment.
+/// Allocates device memory, with an alignment, in a pool, and with a bound on waiting.
 ///
 /// ptr:     where to write the address.
 /// request: what is wanted. Bytes of it that this version does not know must be 0.
 ///
 /// Errors: as cuddy_malloc(); CUDDY_ERROR_INVALID_ARGUMENT also for a struct_size that is none, an
-/// alignment that is no power of two or above 2 MiB, and flags that are not 0.
+/// alignment that is no power of two or above 2 MiB, and flags that are not known. With a bound on
+/// waiting CUDDY_ERROR_OUT_OF_MEMORY may mean that memory is there, but still in use.
+/// CUDDY_ERROR_INVALID_POOL; CUDDY_ERROR_WRONG_DEVICE (the pool is of another device).
 /// Thread-safe. Costs what cuddy_malloc() costs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuddy_malloc_ex(
@@ -144,16 +156,27 @@ pub(super) unsafe fn malloc_ex(
             stream: std::ptr::null_mut(),
             device: 0,
             flags: 0,
+            pool: 0,
+            wait_ms: 0,
         };
         // SAFETY: NULL is refused there; else the function's contract.
         let request = unsafe { read(request, "request", absent) }?;
-        if request.flags != 0 {
+        if request.flags & !CUDDY_REQUEST_NO_WAIT != 0 {
             let flags = request.flags;
-            let why = format_args!("its flags are {flags:#x}; no flag is known yet, set 0");
+            let why = format_args!(
+                "its flags are {flags:#x}; CUDDY_REQUEST_NO_WAIT ({CUDDY_REQUEST_NO_WAIT:#x}) is \
+                 all that is known"
+            );
             return Err(invalid("request", why));
         }
+        let wait_ms = match (request.flags & CUDDY_REQUEST_NO_WAIT != 0, request.wait_ms) {
+            (true, _) => Some(0),
+            (false, 0) => None,
+            (false, some) => Some(some),
+        };
         let stream = named(request.stream) as usize;
-        let address = process::malloc(request.bytes, request.alignment, request.device, stream)?;
+        let cuddy_request { pool, bytes, alignment, device, .. } = request;
+        let address = process::malloc_in(pool, bytes, alignment, device, stream, wait_ms)?;
         // SAFETY: not NULL, and the caller promises that it may be written.
         unsafe { ptr.write(address as *mut c_void) };
         Ok(())
@@ -172,6 +195,38 @@ pub(super) unsafe fn malloc_ex(
 #[unsafe(no_mangle)]
 pub extern "C" fn cuddy_free(ptr: *mut c_void) -> cuddy_status {
     guarded(|| process::free(ptr as u64))
+}
+
+/// Gives a block back to another stream than its own, whose later work may use it at once. The
+/// program has made that stream wait for every use of the block; that the block was handed out for
+/// its own stream counts as a use there.
+///
+/// ptr:    what cuddy_malloc() or cuddy_malloc_ex() gave; NULL does nothing.
+/// stream: the stream that it is given to. It must be valid during the call.
+///
+/// Errors: as cuddy_free(); CUDDY_ERROR_INVALID_STREAM, CUDDY_ERROR_WRONG_DEVICE,
+/// CUDDY_ERROR_HOST_OUT_OF_MEMORY. After any of them the block is live.
+/// Thread-safe; any thread may free. Calls the driver at most to tell which stream a handle is, and
+/// for a block that other streams were recorded to use.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_free_on(ptr: *mut c_void, stream: cuddy_stream) -> cuddy_status {
+    guarded(|| process::free_on(ptr as u64, stream as usize))
+}
+
+/// Gives a block back once an event is over: the block's bytes are used again, by any stream, only
+/// after that.
+///
+/// ptr:   what cuddy_malloc() or cuddy_malloc_ex() gave; NULL does nothing.
+/// event: a CUevent or cudaEvent_t that was recorded behind all other use of the block than its own
+///        stream's. What it holds during the call counts: it may be recorded anew, or destroyed, at
+///        once. It must be of the block's device, and not of a capture.
+///
+/// Errors: as cuddy_free(); CUDDY_ERROR_DRIVER, CUDDY_ERROR_HOST_OUT_OF_MEMORY. After either of
+/// these the block is live.
+/// Thread-safe. Calls the driver a few times; does not wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_free_after(ptr: *mut c_void, event: *mut c_void) -> cuddy_status {
+    guarded(|| process::free_after(ptr as u64, event as usize))
 }
 
 /// Says that another stream uses a block too: after its free it is not reused before the work that

@@ -19,6 +19,10 @@ pub mod memory;
 
 pub mod streams;
 
+pub mod pools;
+
+pub mod graphs;
+
 pub mod cache;
 
 pub mod limits;

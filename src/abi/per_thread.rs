@@ -7,6 +7,7 @@
 use std::ffi::{c_int, c_void};
 
 use super::convert::cuddy_stream;
+use super::graphs;
 use super::memory::{self, cuddy_request};
 use super::streams;
 use crate::error::cuddy_status;
@@ -42,6 +43,43 @@ pub unsafe extern "C" fn cuddy_malloc_ex_ptsz(
 #[unsafe(no_mangle)]
 pub extern "C" fn cuddy_record_stream_ptsz(ptr: *mut c_void, stream: cuddy_stream) -> cuddy_status {
     memory::cuddy_record_stream(ptr, named(stream))
+}
+
+/// cuddy_free_on(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_free_on_ptsz(ptr: *mut c_void, stream: cuddy_stream) -> cuddy_status {
+    memory::cuddy_free_on(ptr, named(stream))
+}
+
+/// cuddy_note_wait(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_note_wait_ptsz(
+    device: c_int,
+    thief: cuddy_stream,
+    donor: cuddy_stream,
+) -> cuddy_status {
+    streams::cuddy_note_wait(device, named(thief), named(donor))
+}
+
+/// cuddy_graph_begin(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_graph_begin_ptsz(
+    graph: *mut graphs::cuddy_graph,
+    device: c_int,
+    stream: cuddy_stream,
+    pool: super::pools::cuddy_pool,
+) -> cuddy_status {
+    // SAFETY: the caller's promises are the same.
+    unsafe { graphs::cuddy_graph_begin(graph, device, named(stream), pool) }
+}
+
+/// cuddy_graph_destroy(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_graph_destroy_ptsz(
+    graph: graphs::cuddy_graph,
+    stream: cuddy_stream,
+) -> cuddy_status {
+    graphs::cuddy_graph_destroy(graph, named(stream))
 }
 
 /// cuddy_stream_open(), where stream 0 is CUDDY_STREAM_PER_THREAD.

@@ -39,3 +39,27 @@ pub extern "C" fn cuddy_stream_open(device: c_int, stream: cuddy_stream) -> cudd
 pub extern "C" fn cuddy_stream_retire(device: c_int, stream: cuddy_stream) -> cuddy_status {
     guarded(|| process::stream_retire(device, stream as usize))
 }
+
+/// Tells that the program has made one stream wait for another. What has been freed on donor may
+/// then go to thief at once, with no wait of Cuddy's.
+///
+/// Call it where the wait is put in (cuStreamWaitEvent(), cudaStreamWaitEvent()). The event stands
+/// for all that donor was given before it was recorded: a block of donor whose use comes later must
+/// not have been freed by then.
+///
+/// device: the streams' device, or CUDDY_CURRENT_DEVICE.
+/// thief:  the stream that waits.
+/// donor:  the stream that it waits for.
+///
+/// Errors: CUDDY_ERROR_INVALID_STREAM, CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_WRONG_DEVICE,
+/// CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN,
+/// CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+/// Thread-safe. Calls the driver at most to tell which streams the handles are.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_note_wait(
+    device: c_int,
+    thief: cuddy_stream,
+    donor: cuddy_stream,
+) -> cuddy_status {
+    guarded(|| process::note_wait(device, thief as usize, donor as usize))
+}

@@ -66,7 +66,7 @@ pub extern "C" fn cuddy_last_error() -> *const c_char {
 use cuddy_status::*;
 
 /// Every status, in the order of the numbers.
-const STATUSES: [cuddy_status; 18] = [
+const STATUSES: [cuddy_status; 20] = [
     CUDDY_OK,
     CUDDY_ERROR_INVALID_ARGUMENT,
     CUDDY_ERROR_OUT_OF_MEMORY,
@@ -85,6 +85,8 @@ const STATUSES: [cuddy_status; 18] = [
     CUDDY_ERROR_HOST_OUT_OF_MEMORY,
     CUDDY_ERROR_INVALID_OPTION,
     CUDDY_ERROR_INTERNAL,
+    CUDDY_ERROR_INVALID_POOL,
+    CUDDY_ERROR_INVALID_GRAPH,
 ];
 
 /// No `_` arm: a new status does not compile until it has a name.
@@ -108,5 +110,7 @@ fn name_of(status: cuddy_status) -> &'static CStr {
         CUDDY_ERROR_HOST_OUT_OF_MEMORY => c"CUDDY_ERROR_HOST_OUT_OF_MEMORY",
         CUDDY_ERROR_INVALID_OPTION => c"CUDDY_ERROR_INVALID_OPTION",
         CUDDY_ERROR_INTERNAL => c"CUDDY_ERROR_INTERNAL",
+        CUDDY_ERROR_INVALID_POOL => c"CUDDY_ERROR_INVALID_POOL",
+        CUDDY_ERROR_INVALID_GRAPH => c"CUDDY_ERROR_INVALID_GRAPH",
     }
 }

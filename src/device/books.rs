@@ -9,8 +9,9 @@
 use std::collections::HashSet;
 
 use super::fence::Fence;
-use super::pools::Pools;
+use super::pools::{PoolName, Pools};
 use crate::error::Error;
+use crate::graphs::Graphs;
 use crate::hash::ByNumber;
 use crate::heap::{Block, FreeError, Request, Standing};
 use crate::limbo::Limbo;
@@ -22,6 +23,7 @@ use crate::types::{Address, DeviceId, PoolId, Stamp, StreamSlot};
 /// All that is known about a device without asking its driver.
 pub(super) struct Books {
     pub pools: Pools,
+    pub graphs: Graphs,
     pub streams: Streams<Fence>,
     pub limbo: Limbo,
     pub stats: cuddy_stats,
@@ -33,6 +35,12 @@ pub(super) struct Books {
     pub lost: HashSet<u64, ByNumber>,
     /// The part of `stats.quarantined` that no heap does not count as reserved.
     pub quarantined_outside: u64,
+    /// Streams of our own that wait for callers' events.
+    pub helpers: Vec<StreamSlot>,
+    /// Blocks have been handed out that are anybody's.
+    pub any_in_use: bool,
+    /// Threads that have a tally of this device.
+    pub tallies: u32,
 }
 
 impl Books {
@@ -41,18 +49,34 @@ impl Books {
     pub(super) fn take(&mut self, pool: PoolId, request: &Request) -> Result<Option<Block>, Error> {
         let found = self.pools[pool].heap.take(request)?;
         if let Some(block) = &found {
-            self.serve(block);
+            self.serve(pool, block);
         }
         Ok(found)
     }
 
     /// Counts a block that is handed out.
     #[inline]
-    pub(super) fn serve(&mut self, block: &Block) {
+    pub(super) fn serve(&mut self, pool: PoolId, block: &Block) {
         self.stats.served(block.bytes, block.requested);
+        self.pools.served(pool, block);
         if !self.lost.is_empty() {
             self.lost.remove(&block.address.0);
         }
+    }
+
+    /// Counts a request that the cache served.
+    #[inline]
+    pub(super) fn hit(&mut self, pool: PoolId) {
+        self.stats.hit_count += 1;
+        if pool != PoolId::DEFAULT {
+            self.pools[pool].stats.hit_count += 1;
+        }
+    }
+
+    /// The pool that serves an address; see [`Pools::serving`].
+    #[inline]
+    pub(super) fn serving(&self, address: Address, hint: PoolId) -> Result<PoolId, Error> {
+        self.pools.serving(address, hint).ok_or(Error::ForeignPointer(address))
     }
 
     /// Frees a block that only its own stream used.
@@ -67,6 +91,7 @@ impl Books {
         match pools[pool].heap.release(address, |slot| streams.epoch(slot)) {
             Ok(block) => {
                 stats.freed(block.bytes, block.requested);
+                pools.freed(pool, &block, true);
                 Ok(())
             }
             Err(error) => Err(self.explain(device, address, error)),
@@ -86,6 +111,7 @@ impl Books {
         match pools[pool].heap.release_to_limbo(address, |slot| streams.epoch(slot)) {
             Ok(block) => {
                 stats.freed_to_limbo(block.bytes, block.requested);
+                pools.freed(pool, &block, false);
                 limbo.hold((pool, address), block.bytes, |slot| {
                     let stamp = streams.begin_fence(slot);
                     // Without room the fence is recorded later, when somebody wants the block.
@@ -102,6 +128,7 @@ impl Books {
 
     /// Makes every block in limbo whose users have finished free again; how many those were.
     pub(super) fn settle(&mut self) -> usize {
+        self.end_captures();
         let Self { pools, streams, limbo, stats, .. } = self;
         limbo.settle(
             |stamp| streams.passed(stamp),
@@ -110,6 +137,9 @@ impl Books {
                     && !mutant("device-counter-skipped")
                 {
                     stats.settled(block.bytes);
+                    if pool != PoolId::DEFAULT {
+                        pools[pool].stats.settled(block.bytes);
+                    }
                 }
             },
         )
@@ -146,14 +176,29 @@ impl Books {
         Err(self.explain(device, address, error))
     }
 
-    /// The pools whose free memory may be taken back for a request to `pool`; see [`Pools::givers`].
-    pub(super) fn givers(&self, pool: PoolId) -> Result<Vec<PoolId>, Error> {
-        let mut givers = Vec::new();
-        for giver in self.pools.givers(pool) {
-            givers.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
-            givers.push(giver);
+    /// A list of pools, while the pools are changed.
+    pub(super) fn some_pools(
+        &self,
+        pools: impl Iterator<Item = PoolId>,
+    ) -> Result<Vec<PoolId>, Error> {
+        let mut list = Vec::new();
+        for pool in pools {
+            list.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+            list.push(pool);
         }
-        Ok(givers)
+        Ok(list)
+    }
+
+    /// The name's pool, kept from going away until [`Books::unpin`].
+    pub(super) fn pin(&mut self, device: DeviceId, name: PoolName) -> Result<PoolId, Error> {
+        let id = self.pools.open(device, name)?;
+        self.pools[id].users += 1;
+        Ok(id)
+    }
+
+    /// Ends what [`Books::pin`] began.
+    pub(super) fn unpin(&mut self, id: PoolId) {
+        self.pools[id].users -= 1;
     }
 
     /// What may still be got from the driver within the limit, in bytes.
@@ -162,21 +207,6 @@ impl Books {
             true => u64::MAX,
             false => self.stats.limit.saturating_sub(self.stats.reserved),
         }
-    }
-
-    /// The slots that have at least a page (or a segment) free in a pool, `first` in front.
-    pub(super) fn slots_with_free(
-        &self,
-        pool: PoolId,
-        first: StreamSlot,
-        bytes: u64,
-    ) -> Result<Vec<StreamSlot>, Error> {
-        let mut slots = Vec::new();
-        slots.try_reserve(self.streams.len() + 1).map_err(|_| Error::HostOutOfMemory)?;
-        let others = (0..self.streams.len() as u32).map(StreamSlot).filter(|slot| *slot != first);
-        let all = std::iter::once(first).chain(others);
-        slots.extend(all.filter(|slot| self.pools[pool].heap.largest_free(*slot) >= bytes));
-        Ok(slots)
     }
 
     /// Proves that the counters agree with the heaps. For moments when no miss is under way.
@@ -190,6 +220,14 @@ impl Books {
         assert_eq!(stats.live_block_count, figures.live_blocks, "live blocks");
         assert_eq!(stats.limbo_block_count, figures.limbo_blocks, "blocks in limbo");
         assert_eq!(stats.limbo_block_count, self.limbo.len() as u64, "waiting blocks");
+        for (id, pool) in self.pools.each().filter(|(id, _)| *id != PoolId::DEFAULT) {
+            let (own, figures) = (&pool.stats, pool.heap.figures());
+            assert_eq!(own.requested, figures.requested, "requested in {id:?}");
+            assert_eq!(own.allocated, figures.allocated, "allocated in {id:?}");
+            assert_eq!(own.active, figures.active, "active in {id:?}");
+            assert_eq!(own.reserved, figures.reserved, "reserved in {id:?}");
+            assert_eq!(own.limbo_block_count, figures.limbo_blocks, "limbo in {id:?}");
+        }
         let kept = figures.reserved + stats.unmapped + self.quarantined_outside;
         assert_eq!(stats.reserved, kept, "reserved");
     }

@@ -15,6 +15,8 @@ use crate::streams::Home;
 pub(super) struct Fence {
     event: Event,
     home: Home,
+    /// Recorded over the whole context: it waits for streams that nobody asked about.
+    wide: bool,
     count: Count,
 }
 
@@ -34,9 +36,14 @@ impl Count {
 
 impl Fence {
     /// The first copy.
-    pub(super) fn new(event: Event, home: Home, count: Count) -> Self {
+    pub(super) fn new(event: Event, home: Home, wide: bool, count: Count) -> Self {
         count.0.store(1, Ordering::Relaxed);
-        Self { event, home, count }
+        Self { event, home, wide, count }
+    }
+
+    /// Whether it was recorded over a whole context.
+    pub(super) fn is_wide(&self) -> bool {
+        self.wide
     }
 
     /// The event that was recorded.
@@ -74,7 +81,8 @@ impl Drop for Fence {
 impl Clone for Fence {
     fn clone(&self) -> Self {
         self.count.0.fetch_add(1, Ordering::Relaxed);
-        Self { event: self.event, home: self.home, count: Count(self.count.0) }
+        let Self { event, home, wide, .. } = *self;
+        Self { event, home, wide, count: Count(self.count.0) }
     }
 }
 
@@ -122,7 +130,7 @@ mod tests {
         let mut spares = Spares::default();
         let (count, event) = spares.take(true).expect("memory");
         assert_eq!(event, None);
-        let first = Fence::new(Event(5), HOME, count);
+        let first = Fence::new(Event(5), HOME, false, count);
         let (second, dropped) = (first.clone(), first.clone());
         assert!(first.into_parts().is_none());
         drop(dropped);

@@ -6,10 +6,11 @@
 
 use super::reclaim::Stop;
 use super::take_back::total;
-use super::work::{Turn, Work, latest};
+use super::wait::Until;
+use super::work::{Turn, Waited, Work, latest};
 use super::{Device, Store};
 use crate::error::Error;
-use crate::types::{PoolId, Stamp};
+use crate::types::Stamp;
 
 impl Device {
     /// Gives cached memory back until no more than `keep` bytes are reserved. Waits for the streams
@@ -21,11 +22,12 @@ impl Device {
             Err(error) => return Err(error),
         };
         let before = self.books.lock().stats.reserved;
-        let outcome = work.trim(keep);
-        let books = self.books.lock();
+        let outcome = work.trim(keep).and_then(|()| Ok(work.reap()?));
+        #[cfg_attr(not(debug_assertions), expect(unused_mut, reason = "only checks change it"))]
+        let mut books = self.books.lock();
         #[cfg(debug_assertions)]
         if work.still_mine_in(&books) {
-            books.check();
+            self.check(&mut books);
         }
         let given = before.saturating_sub(books.stats.reserved);
         match outcome {
@@ -72,14 +74,15 @@ impl Work<'_> {
         }
         self.empty_limbo()?;
         let excess = excess();
-        let runs = {
-            let books = &mut *device.books.lock();
-            device.store.claim(books, &books.givers(PoolId::DEFAULT)?, excess, &|_, _| true)?
+        let from = {
+            let books = device.all_books();
+            books.some_pools(books.pools.trimmable())?
         };
+        let runs = device.claim(&from, excess, &|_, _| true)?;
         if total(&runs) == 0 {
             return Ok(());
         }
-        let taken = self.take(runs)?;
+        let taken = self.take(runs, Until::Over)?;
         if let Store::Pages(_) = device.store {
             self.release_kept(taken)?;
         }
@@ -87,22 +90,29 @@ impl Work<'_> {
     }
 
     /// Waits until no freed block is in use by another stream.
-    fn empty_limbo(&mut self) -> Result<(), Stop> {
+    pub(super) fn empty_limbo(&mut self) -> Result<(), Stop> {
         let device = self.device;
         device.settle_passed(&self.inside)?;
         let mut stamps: Vec<Stamp> = Vec::new();
         let mut outcome = Ok(());
-        device.books.lock().limbo.waits(|_, stamp| {
-            if outcome.is_ok() {
+        let books = device.books.lock();
+        let mut want = |stamp: Stamp| {
+            if outcome.is_ok() && !books.streams.is_captured(stamp.stream) {
                 outcome = latest(&mut stamps, stamp);
             }
-        });
+        };
+        books.limbo.waits(|_, stamp| want(stamp));
+        // What graphs that are gone were launched for holds their memory back.
+        for (_, pool) in books.pools.each().filter(|(_, pool)| pool.graphs == 0) {
+            pool.launched.iter().for_each(|&stamp| want(stamp));
+        }
+        drop(books);
         outcome?;
         let waits = device.waits_for(&stamps, None)?;
-        if !self.wait(waits)? {
+        if self.wait(waits, Until::Over)? == Waited::Reset {
             return Err(Stop::Reset);
         }
-        device.books.lock().settle();
+        device.all_books().settle();
         Ok(())
     }
 }

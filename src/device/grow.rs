@@ -6,13 +6,19 @@
 //! their handles kept, the claim aborted. What cannot be put back is quarantined.
 
 use super::reclaim::{Miss, Stop};
-use crate::error::DriverError;
+use crate::error::{DriverError, Error};
 use crate::heap::{Block, Growth, PageRun};
 use crate::mutants::mutant;
 use crate::types::Address;
 
 /// From so many pages on, the driver is asked what it has before they are created one by one.
 const MANY_PAGES: u64 = 32;
+
+/// Why pages could not be mapped.
+enum Failure {
+    Driver(DriverError),
+    PageMissing,
+}
 
 impl Miss<'_> {
     /// Maps what the request needs. `None` if memory (then `short` says how much) or addresses lack.
@@ -27,6 +33,13 @@ impl Miss<'_> {
             return Ok(None);
         };
         self.unreachable = false;
+        let own = self.work.device.books.lock().pools[self.pool].room();
+        self.bounded = own < need;
+        if self.bounded {
+            self.obtainable = 0;
+            self.short = need - own;
+            return Ok(None);
+        }
         self.short = self.fill(need, page)?;
         if self.short > 0 {
             return Ok(None);
@@ -34,11 +47,16 @@ impl Miss<'_> {
         let Some(plan) = self.plan.take() else { return Ok(None) };
         match self.map(&plan, page) {
             Ok(()) => self.commit(plan).map(Some),
-            Err((error, stuck)) => {
+            Err((failure, stuck)) => {
                 self.abort(plan, &stuck)?;
-                match error.is_out_of_memory() {
-                    true => self.refused = Some(error),
-                    false => return Err(error.into()),
+                match failure {
+                    Failure::Driver(error) if error.is_out_of_memory() => {
+                        self.refused = Some(error);
+                    }
+                    Failure::Driver(error) => return Err(error.into()),
+                    Failure::PageMissing => {
+                        return Err(Error::Internal("a page that was counted is not there").into());
+                    }
                 }
                 Ok(None)
             }
@@ -105,15 +123,18 @@ impl Miss<'_> {
     }
 
     /// Maps kept handles over the plan's runs. On failure all is undone, but for the pages returned.
-    fn map(&mut self, plan: &Growth, page: u64) -> Result<(), (DriverError, Vec<PageRun>)> {
+    fn map(&mut self, plan: &Growth, page: u64) -> Result<(), (Failure, Vec<PageRun>)> {
         let mut mapped = 0;
         let mut failure = None;
         'runs: for run in &plan.maps {
             for address in pages_of(run, page) {
-                let Some(memory) = self.work.growing().pages.unkeep() else { break 'runs };
+                let Some(memory) = self.work.growing().pages.unkeep() else {
+                    failure = Some(Failure::PageMissing);
+                    break 'runs;
+                };
                 if let Err(error) = self.work.inside.map(address, page, memory) {
                     self.work.growing().pages.keep(memory);
-                    failure = Some(error);
+                    failure = Some(Failure::Driver(error));
                     break 'runs;
                 }
                 self.work.growing().pages.note_mapped(address, memory);
@@ -123,7 +144,7 @@ impl Miss<'_> {
                 continue;
             }
             if let Err(error) = self.work.inside.allow(run.address.0, run.bytes) {
-                failure = Some(error);
+                failure = Some(Failure::Driver(error));
                 break;
             }
         }
@@ -170,10 +191,12 @@ impl Miss<'_> {
     /// The pages are there: the block is live.
     fn commit(&mut self, plan: Growth) -> Result<Block, Stop> {
         let bytes = plan.new_bytes();
-        let mut books = self.work.device.books.lock();
+        let mut books = self.work.device.my_books();
         let block = books.pools[self.pool].heap.commit_growth(plan)?;
         books.stats.unmapped -= bytes;
-        books.serve(&block);
+        books.pools.grew(self.pool, bytes);
+        books.serve(self.pool, &block);
+        self.work.device.note_peaks(&mut books);
         Ok(block)
     }
 }

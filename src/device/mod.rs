@@ -10,38 +10,47 @@
 //! holds from the next growth on).
 
 mod books;
+mod capture;
 mod fence;
 mod fences;
+mod front;
 mod give_back;
 mod grow;
 mod human;
 mod oom;
 mod open;
+mod order;
 mod pages;
 mod pools;
+mod private;
 mod reclaim;
 mod segments;
+mod share;
 mod snapshot;
 mod take_back;
+mod wait;
 mod work;
 
 pub(crate) use self::snapshot::untouched;
 
 use std::sync::Condvar;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use self::books::Books;
 use self::fence::Spares;
+use self::front::Front;
 use self::pages::Pages;
 use self::pools::Claimed;
+pub(crate) use self::pools::{PoolName, PoolTerms};
 use crate::driver::{Context, Driver, StreamHandle};
 use crate::error::{DriverError, Error, sentence};
+pub(crate) use crate::graphs::GraphName;
 use crate::heap::Request;
 use crate::mutants::mutant;
 use crate::options::{Options, StreamTrust};
 use crate::owners::Owners;
 use crate::size;
-use crate::streams::{Home, Key, Kind};
+use crate::streams::{ANY, EVERYBODY, Home, Key, Kind};
 use crate::sync::{Lock, thread_number};
 use crate::types::{Address, DeviceId, PoolId, Stamp, StreamSlot};
 
@@ -78,6 +87,8 @@ pub(crate) struct Device {
     shows_free_memory: bool,
     /// Driver calls made for this device.
     calls: AtomicU64,
+    /// Graphs that are begun.
+    captures: AtomicU32,
     growth: Lock<Growing, GROWTH>,
     /// Told when a miss that waited for the GPU has come back.
     returned: Condvar,
@@ -87,6 +98,8 @@ pub(crate) struct Device {
     books: Lock<Books, BOOKS>,
     /// Events of the device's own context that nobody uses.
     spares: Lock<Spares, SPARES>,
+    /// What needs no lock.
+    front: Front,
 }
 
 /// What misses change, one at a time.
@@ -108,8 +121,12 @@ pub(crate) struct Named {
 }
 
 impl Named {
+    /// The handle that stands for no stream in particular.
+    pub(crate) const ANY: usize = usize::MAX;
+
     fn key(self) -> Key {
         match (self.raw, self.context) {
+            (Self::ANY, _) => Key::Any,
             (0 | 1, None) => Key::Legacy,
             (2, None) => Key::Thread(thread_number()),
             (0 | 1, Some(home)) => Key::Elsewhere { context: home.id, thread: 0 },
@@ -129,7 +146,9 @@ pub(crate) struct Want {
     /// The stream that will use the block.
     pub stream: Named,
     /// The pool that the block is cut from.
-    pub pool: PoolId,
+    pub pool: PoolName,
+    /// The longest that it may wait for memory, in milliseconds; `None` is as configured.
+    pub wait_ms: Option<u64>,
 }
 
 /// A live block, for whoever asks.
@@ -144,56 +163,164 @@ pub(crate) struct Info {
 impl Device {
     /// A block that is safe on its stream at once.
     ///
-    /// A hit takes one lock, for short arithmetic: no driver call, no system call.
+    /// A hit on a shelf takes no lock; one in the books takes one, for short arithmetic. Neither makes
+    /// a driver call or a system call.
+    #[inline]
     pub(crate) fn malloc(&self, want: Want) -> Result<Address, Error> {
         let Some(bytes) = size::round_up(want.bytes) else {
             return Err(self.beyond_reach(want.bytes));
         };
+        if want.alignment <= size::GRANULE
+            && want.pool == PoolName::DEFAULT
+            && let Some(address) = self.off_shelf(want.stream, bytes, want.bytes)
+        {
+            return Ok(address);
+        }
+        self.malloc_by_books(want, bytes)
+    }
+
+    #[inline(never)]
+    fn malloc_by_books(&self, want: Want, bytes: u64) -> Result<Address, Error> {
         let key = want.stream.key();
-        for _ in 0..MOST_STARTS {
-            let mut books = self.books.lock();
+        let wait_ms = want.wait_ms.unwrap_or(self.options.wait_ms);
+        let mut starts = 0;
+        while starts < MOST_STARTS {
+            let mut books = self.my_books();
             let slot = match books.streams.find(key) {
                 Some(slot) => slot,
                 None => {
                     drop(books);
+                    let vacated = self.books.lock().streams.vacated();
                     let slot = self.meet(want.stream)?;
-                    books = self.books.lock();
+                    books = self.my_books();
+                    if books.streams.vacated() != vacated {
+                        continue;
+                    }
                     slot
                 }
             };
+            let mut pool = books.pools.open(self.id, want.pool)?;
+            let mut slot = slot;
+            if self.may_capture() {
+                drop(books);
+                if let Some(captured) = self.captured(want.stream, slot)? {
+                    (pool, slot) = captured;
+                }
+                books = self.my_books();
+            }
             let request = Request {
                 bytes,
                 requested: want.bytes,
                 alignment: want.alignment.max(size::GRANULE),
                 stamp: Stamp { stream: slot, epoch: 0 },
             };
-            if let Some(block) = books.take(want.pool, &request)? {
-                books.stats.hit_count += 1;
+            if slot == ANY {
+                books.pools[pool].heap.prepare(EVERYBODY)?;
+                books.any_in_use = true;
+            }
+            let passing = (slot, want.stream.raw);
+            if let Some(block) = books.take(pool, &request)? {
+                books.hit(pool);
+                let due = books.streams.is_due(slot);
+                self.lend(&mut books, pool, block.address, want.stream);
+                drop(books);
+                if due {
+                    self.tend(passing);
+                }
                 return Ok(block.address);
             }
+            // The slot means this stream until the call ends.
+            books.streams.pin(slot);
+            books.pools[pool].users += 1;
             drop(books);
-            // `None`: the device was reset under us, and starts anew.
-            if let Some(address) =
-                reclaim::serve(self, want.pool, &request, (slot, want.stream.raw))?
+            let served = self.serve_slowly(pool, &request, passing, wait_ms);
             {
+                let books = &mut *self.books.lock();
+                books.streams.unpin(slot);
+                books.pools[pool].users -= 1;
+            }
+            // `None`: the device was reset under us, and starts anew.
+            if let Some(address) = served? {
+                let mut books = self.books.lock();
+                self.set_shelf_limit(&books);
+                self.lend(&mut books, pool, address, want.stream);
                 return Ok(address);
             }
+            starts += 1;
         }
         Err(Error::DeviceReset(self.id.0))
     }
 
+    /// Serves what is not in the stream's own cache as it stands: from limbo, from a shelf, from other
+    /// streams' memory that is ready, or by the ladder. `None`: the device was reset under us.
+    fn serve_slowly(
+        &self,
+        pool: PoolId,
+        request: &Request,
+        passing: (StreamSlot, usize),
+        wait_ms: u64,
+    ) -> Result<Option<Address>, Error> {
+        if !self.books.lock().streams.is_captured(passing.0) {
+            self.settle_for(request.bytes)?;
+        }
+        let mut books = self.all_books();
+        let due = books.streams.is_due(passing.0);
+        let mut found = books.take(pool, request)?;
+        drop(books);
+        if found.is_none() {
+            found = self.adopt_ready(pool, request)?;
+        }
+        if due {
+            self.tend(passing);
+        }
+        match found {
+            Some(block) => {
+                self.books.lock().hit(pool);
+                Ok(Some(block.address))
+            }
+            None => reclaim::serve(self, pool, request, passing, wait_ms),
+        }
+    }
+
     /// Gives a block back at the point that the host has reached in the block's own stream.
+    #[inline]
     pub(crate) fn free(&self, pool: PoolId, address: Address) -> Result<(), Error> {
-        let mut books = self.books.lock();
-        let pool = books.pools.serving(address, pool);
+        match self.to_shelf(address) {
+            true => Ok(()),
+            false => self.free_by_books(pool, address),
+        }
+    }
+
+    #[inline(never)]
+    fn free_by_books(&self, pool: PoolId, address: Address) -> Result<(), Error> {
+        let mut books = self.my_books();
+        let pool = books.serving(address, pool)?;
+        if self.may_capture() {
+            drop(books);
+            self.note_capture(pool, address)?;
+            books = self.my_books();
+        }
+        self.know_me(&mut books);
+        self.make_shelf_room(&mut books, address);
+        if self.to_shelf(address) {
+            return Ok(());
+        }
+        self.end_loan(&mut books, address)?;
+        books.give_to_everybody(pool, address)?;
+        let mut begun = Vec::new();
+        books.note_eager_use(pool, address, &mut begun)?;
         if !books.limbo.is_noted(address) || mutant("device-no-limbo") {
-            books.release(self.id, pool, address)?;
-            drop(books);
+            books.release(self.id, pool, address)
         } else {
-            let mut begun = Vec::new();
-            books.release_to_limbo(self.id, pool, address, &mut begun)?;
-            drop(books);
-            self.record(&begun);
+            books.release_to_limbo(self.id, pool, address, &mut begun)
+        }
+        .map_err(|error| self.explain_shelved(error))?;
+        let last = pool != PoolId::DEFAULT && books.pools[pool].is_idle();
+        drop(books);
+        self.record(&begun);
+        if last {
+            // The block is free. What cannot go back now does so later.
+            let _ = self.reap();
         }
         match self.options.caching {
             true => Ok(()),
@@ -213,44 +340,37 @@ impl Device {
         address: Address,
         stream: Named,
     ) -> Result<(), Error> {
-        let slot = self.slot(stream)?;
-        let mut books = self.books.lock();
-        let pool = books.pools.serving(address, pool);
-        let block = books.live(self.id, pool, address)?;
-        if block.address != address {
-            return Err(Error::InteriorPointer { pointer: address, start: block.address });
-        }
-        if block.stream == slot {
-            return Ok(());
-        }
-        books.limbo.note(address, slot)
+        self.with_slot(stream, |books, slot| self.note_use(books, (pool, address), slot))
     }
 
     /// The live block that an address lies in.
     pub(crate) fn info(&self, pool: PoolId, address: Address) -> Result<Info, Error> {
         let books = self.books.lock();
-        let pool = books.pools.serving(address, pool);
+        let pool = books.serving(address, pool)?;
         let block = books.live(self.id, pool, address)?;
         let (handle, id) = books.streams.names(block.stream);
-        let (bytes, requested) = (block.bytes, block.requested);
+        let (bytes, requested) = (block.bytes, self.requested(&block, address)?);
         Ok(Info { address: block.address, bytes, requested, handle, id })
     }
 
     /// Keeps a stream's handle until it is retired.
     pub(crate) fn open_stream(&self, stream: Named) -> Result<(), Error> {
-        let Some(handle) = created(stream) else { return Ok(()) };
+        let Some(handle) = stream.created_or_built_in()? else { return Ok(()) };
         let id = match self.driver.has_stream_ids() {
             true => self.stream_id(handle)?,
             false => 0,
         };
         let home = self.home_of(handle)?;
-        self.books.lock().streams.hold(handle.0, id, home)?;
+        let mut books = self.books.lock();
+        self.vacate_idle(&mut books);
+        self.front.end_era();
+        books.streams.hold(handle.0, id, home)?;
         Ok(())
     }
 
     /// Records a held stream's last fence, and never touches its handle again.
     pub(crate) fn retire_stream(&self, stream: Named) -> Result<(), Error> {
-        let Some(handle) = created(stream) else { return Ok(()) };
+        let Some(handle) = stream.created_or_built_in()? else { return Ok(()) };
         let mut books = self.books.lock();
         let Some(last) = books.streams.retire(handle.0) else {
             return Err(Error::InvalidStream(sentence!(
@@ -259,6 +379,7 @@ impl Device {
                 self.id.0
             )));
         };
+        self.front.end_era();
         let home = books.streams.home(last.stream);
         drop(books);
         let _nobody_records = self.recording.lock();
@@ -268,6 +389,12 @@ impl Device {
 
     /// The slot of a stream, whether it is known already or not.
     fn slot(&self, stream: Named) -> Result<StreamSlot, Error> {
+        let slot = self.eager_slot(stream)?;
+        Ok(self.captured(stream, slot)?.map_or(slot, |(_, captured)| captured))
+    }
+
+    /// The slot of a stream's own work, whether the stream is captured or not.
+    fn eager_slot(&self, stream: Named) -> Result<StreamSlot, Error> {
         let known = self.books.lock().streams.find(stream.key());
         known.map_or_else(|| self.meet(stream), Ok)
     }
@@ -276,22 +403,25 @@ impl Device {
     fn meet(&self, stream: Named) -> Result<StreamSlot, Error> {
         let key = stream.key();
         match key {
-            Key::Thread(thread) => {
+            Key::Thread(_) | Key::Elsewhere { .. } => {
                 let mut books = self.books.lock();
-                let home = books.home;
-                return books.streams.add(key, Kind::PerThread(thread), 2, 0, home);
+                // Another thread may have met it meanwhile.
+                if let Some(slot) = books.streams.find(key) {
+                    return Ok(slot);
+                }
+                let (kind, home) = match (key, stream.context) {
+                    (Key::Thread(thread), _) => (Kind::PerThread(thread), books.home),
+                    (_, other) => (Kind::Borrowed, other.unwrap_or(books.home)),
+                };
+                self.vacate_idle(&mut books);
+                return books.streams.add(key, kind, stream.raw, 0, home);
             }
-            Key::Elsewhere { .. } => {
-                let home = stream.context.unwrap_or(self.books.lock().home);
-                let mut books = self.books.lock();
-                return books.streams.add(key, Kind::Borrowed, stream.raw, 0, home);
-            }
-            Key::Legacy | Key::Held(_) | Key::Id(_) => {}
+            Key::Legacy | Key::Any | Key::Held(_) | Key::Id(_) | Key::Captured { .. } => {}
         }
         let handle = StreamHandle(stream.raw);
         if self.options.streams == StreamTrust::Trusted {
             self.open_stream(stream)?;
-            return self.slot(stream);
+            return self.eager_slot(stream);
         }
         if !self.driver.has_stream_ids() {
             return Err(Error::InvalidStream(sentence!(
@@ -310,7 +440,10 @@ impl Device {
         let mut books = self.books.lock();
         match books.streams.find(Key::Id(id)) {
             Some(slot) => Ok(slot),
-            None => books.streams.add(Key::Id(id), Kind::Borrowed, handle.0, id, home),
+            None => {
+                self.vacate_idle(&mut books);
+                books.streams.add(Key::Id(id), Kind::Borrowed, handle.0, id, home)
+            }
         }
     }
 
@@ -337,7 +470,7 @@ impl Device {
         if context.0 == own.context {
             return Ok(own);
         }
-        let id = self.driver.context_id(context)?.unwrap_or(0);
+        let id = self.driver.context_id(context)?.unwrap_or(context.0 as u64);
         let inside = self.driver.enter(context, self.id, &self.calls)?;
         let actual = inside.driver().current_device()?;
         match actual == self.id {

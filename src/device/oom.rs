@@ -4,11 +4,13 @@
 use std::fmt::Write;
 
 use super::human::exact;
+use super::pools::Pool;
 use super::reclaim::Miss;
 use super::{Device, Store};
 use crate::error::{DriverError, Error, Words, sentence};
 use crate::heap::Figures;
 use crate::stats::cuddy_stats;
+use crate::types::PoolId;
 
 /// Figures of the moment at which a request failed.
 struct Scene {
@@ -24,6 +26,8 @@ struct Scene {
     refused: Option<DriverError>,
     unreachable: bool,
     pages: bool,
+    /// Of a private pool: its limit, and what is reserved and live in it.
+    pool: Option<(u64, u64, u64)>,
 }
 
 impl Miss<'_> {
@@ -31,8 +35,9 @@ impl Miss<'_> {
     pub(super) fn out_of_memory(&mut self) -> Error {
         let device = self.work.device;
         let driver = self.work.inside.memory_info().ok();
-        let books = device.books.lock();
-        let heap = &books.pools[self.pool].heap;
+        let books = device.all_books();
+        let Pool { heap, terms, .. } = &books.pools[self.pool];
+        let (limit, held) = (terms.limit, heap.figures());
         let own = heap.largest_free(self.request.stamp.stream);
         let scene = Scene {
             device: device.id.0,
@@ -46,6 +51,7 @@ impl Miss<'_> {
             refused: self.refused,
             unreachable: self.unreachable,
             pages: matches!(device.store, Store::Pages(_)),
+            pool: (self.pool != PoolId::DEFAULT).then_some((limit, held.reserved, held.allocated)),
         };
         drop(books);
         Error::OutOfMemory(scene.text())
@@ -81,6 +87,7 @@ impl Scene {
             exact(self.asked),
             self.device
         );
+        self.in_pool(&mut text);
         self.cause(&mut text);
         self.holdings(&mut text);
         self.ranges(&mut text);
@@ -90,12 +97,36 @@ impl Scene {
     }
 
     fn limited(&self) -> bool {
-        self.refused.is_none() && !self.unreachable && self.stats.limit != u64::MAX
+        let limit = self.pool.map_or(u64::MAX, |(limit, ..)| limit).min(self.stats.limit);
+        self.refused.is_none() && !self.unreachable && limit != u64::MAX
+    }
+
+    /// How the private pool stands that the request was for.
+    fn in_pool(&self, text: &mut Words) {
+        let Some((limit, reserved, live)) = self.pool else { return };
+        let _ = write!(
+            text,
+            "The request was for a private pool, which has reserved {}, {} of it in live blocks",
+            exact(reserved),
+            exact(live)
+        );
+        let _ = match limit {
+            u64::MAX => text.write_str(", and has no limit of its own. "),
+            limit => write!(text, ", and whose own limit is {}. ", exact(limit)),
+        };
+    }
+
+    /// Whether the pool's own limit forbids it.
+    fn is_pools_limit(&self) -> bool {
+        self.pool.is_some_and(|(limit, _, live)| limit.saturating_sub(live) < self.asked)
     }
 
     fn cause(&self, text: &mut Words) {
         let limit = self.stats.limit;
         let left = limit.saturating_sub(self.stats.reserved);
+        if self.is_pools_limit() {
+            return;
+        }
         let _ = match self.refused {
             Some(error) => write!(text, "The driver gave no more memory: {error}. "),
             None if self.unreachable => {
@@ -202,6 +233,9 @@ impl Scene {
         let total = self.driver.map_or(u64::MAX, |(_, total)| total);
         let _ = text.write_str(if self.asked > total {
             "Ask for less: the whole device is smaller than this."
+        } else if self.is_pools_limit() {
+            "Free blocks of the pool that are not needed, ask for less, or raise its limit with \
+             cuddy_pool_set_limit()."
         } else if self.limited() {
             "Free blocks that are not needed, ask for less, or raise the limit with \
              cuddy_set_memory_limit() or cuddy_set_memory_fraction()."
@@ -240,6 +274,7 @@ mod tests {
             refused: None,
             unreachable: false,
             pages: true,
+            pool: None,
         }
     }
 
@@ -260,6 +295,24 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part:?} is not in {text:?}");
         }
+    }
+
+    #[test]
+    fn a_pools_own_limit_is_named() {
+        let mut pooled = scene();
+        pooled.pool = Some((1 << 29, 1 << 28, 1 << 20));
+        let text = pooled.text();
+        for part in [
+            "for a private pool, which has reserved 256.0 MiB (268435456 bytes)",
+            "whose own limit is 512.0 MiB (536870912 bytes)",
+            "cuddy_pool_set_limit()",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in {text:?}");
+        }
+        assert!(!text.contains("The limit of this device"), "{text}");
+        pooled.pool = Some((u64::MAX, 1 << 28, 1 << 20));
+        assert!(pooled.text().contains("no limit of its own"), "{}", pooled.text());
+        assert!(pooled.text().contains("The limit of this device"), "{}", pooled.text());
     }
 
     #[test]

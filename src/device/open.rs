@@ -2,10 +2,11 @@
 //! Opening a device: its context, what serves it, and its first addresses.
 
 use std::sync::Condvar;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::books::Books;
 use super::fence::Spares;
+use super::front::Front;
 use super::pages::Pages;
 use super::pools::Pools;
 use super::{Device, Growing, Store};
@@ -17,7 +18,7 @@ use crate::options::{Backing, Options};
 use crate::owners::Owners;
 use crate::size::align_up;
 use crate::stats::cuddy_stats;
-use crate::streams::Streams;
+use crate::streams::{Home, Streams};
 use crate::sync::Lock;
 use crate::types::{Address, DeviceId, PoolId};
 
@@ -50,42 +51,69 @@ impl Device {
                 None => Ok((Store::Segments, None)),
             }
         })();
-        let (store, range) = opened.inspect_err(|_: &Error| {
+        let release = |_: &Error| {
             let _ = driver.primary_release(id);
-        })?;
+        };
+        let (store, range) = opened.inspect_err(release)?;
+        let device = Self::with_context(driver, owners, (id, home), store, options)
+            .inspect_err(|_| {
+                if let Some((start, bytes)) = range {
+                    let _ = driver.address_free(start.0, bytes);
+                }
+            })
+            .inspect_err(release)?;
+        let device = Self { total, shows_free_memory, calls, ..device };
+        device.books.lock().stats.limit = limit;
+        if let Some((start, bytes)) = range {
+            // What fails here gives the addresses back itself.
+            device.add_range(PoolId::DEFAULT, start, bytes).inspect_err(release)?;
+        }
+        Ok(device)
+    }
+
+    /// A device of this context, with no memory yet.
+    fn with_context(
+        driver: &'static Driver,
+        owners: &'static Owners,
+        (id, home): (DeviceId, Home),
+        store: Store,
+        options: Options,
+    ) -> Result<Self, Error> {
         let page = match store {
             Store::Pages(page) => page,
             Store::Segments => SEGMENT_UNIT,
         };
         let books = Books {
             pools: Pools::new(Heap::new(page)?)?,
+            graphs: Default::default(),
             streams: Streams::new(home)?,
             limbo: Limbo::default(),
-            stats: cuddy_stats { limit, ..cuddy_stats::NONE },
+            stats: cuddy_stats::NONE,
             home,
             generation: 0,
             lost: Default::default(),
             quarantined_outside: 0,
+            helpers: Vec::new(),
+            any_in_use: false,
+            tallies: 0,
         };
-        let device = Self {
+        Ok(Self {
             id,
             driver,
             owners,
             options,
             store,
-            total,
-            shows_free_memory,
-            calls,
+            total: 0,
+            shows_free_memory: true,
+            calls: AtomicU64::new(0),
+            captures: AtomicU32::new(0),
             growth: Lock::new(Growing { pages: Pages::new(page), stuck: Vec::new(), waiting: 0 }),
             returned: Condvar::new(),
             recording: Lock::new(()),
             books: Lock::new(books),
             spares: Lock::new(Spares::default()),
-        };
-        if let Some((start, bytes)) = range {
-            device.add_range(PoolId::DEFAULT, start, bytes)?;
-        }
-        Ok(device)
+            front: Front::new(),
+        })
     }
 
     /// What would serve a device: pages where it can and is not told otherwise.

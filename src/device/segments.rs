@@ -17,14 +17,19 @@ impl Miss<'_> {
     /// Gets a segment and cuts the block from it. `None` if memory lacks; `short` says how much.
     pub(super) fn grow_segment(&mut self) -> Result<Option<Block>, Stop> {
         for bytes in self.sizes() {
-            let room = self.work.device.books.lock().room();
+            let (room, own) = {
+                let books = self.work.device.books.lock();
+                (books.room(), books.pools[self.pool].room())
+            };
+            self.bounded = own < room;
+            let room = room.min(own);
             self.obtainable = room;
             if bytes > room {
                 self.short = bytes - room;
                 continue;
             }
             match self.work.inside.memory_alloc(bytes) {
-                Ok(address) => return self.adopt(Address(address), bytes).map(Some),
+                Ok(address) => return self.enter(Address(address), bytes).map(Some),
                 Err(error) if error.is_out_of_memory() => {
                     self.refused = Some(error);
                     self.obtainable = 0;
@@ -55,7 +60,7 @@ impl Miss<'_> {
     }
 
     /// Enters a segment into the books and takes the block from it.
-    fn adopt(&mut self, start: Address, bytes: u64) -> Result<Block, Stop> {
+    fn enter(&mut self, start: Address, bytes: u64) -> Result<Block, Stop> {
         self.work.recover_stuck(start, bytes)?;
         let device = self.work.device;
         let clean = Stamp { stream: self.request.stamp.stream, epoch: 0 };
@@ -67,7 +72,7 @@ impl Miss<'_> {
         };
         // The books stay open until the block is taken: a hit of another thread must not get it, nor
         // see it uncounted.
-        let mut books = device.books.lock();
+        let mut books = device.my_books();
         if let Err(error) =
             owned.and_then(|()| books.pools[self.pool].heap.add_segment(start, bytes, clean))
         {
@@ -76,7 +81,9 @@ impl Miss<'_> {
             return Err(error.into());
         }
         books.stats.grew(bytes);
+        books.pools.grew(self.pool, bytes);
         let block = books.take(self.pool, &self.request)?;
+        device.note_peaks(&mut books);
         block.ok_or(Stop::Failed(Error::Internal("a new segment does not fit its request")))
     }
 
@@ -108,6 +115,7 @@ impl Work<'_> {
         let mut books = device.books.lock();
         books.pools[pool].heap.commit_remove(run)?;
         books.stats.shrank(run.bytes);
+        books.pools.shrank(pool, run.bytes);
         Ok(run.bytes)
     }
 
@@ -125,6 +133,7 @@ impl Work<'_> {
             books.pools[pool].heap.commit_remove(run)?;
             books.stats.quarantined -= run.bytes;
             books.stats.shrank(run.bytes);
+            books.pools.shrank(pool, run.bytes);
         }
         Ok(())
     }
@@ -143,10 +152,7 @@ impl Device {
     fn pass_back_now(&self, pool: PoolId) -> Result<(), Error> {
         let Turn::Mine(mut work) = Work::begin(self, None)? else { return Ok(()) };
         self.settle_passed(&work.inside)?;
-        let segments = {
-            let books = &mut *self.books.lock();
-            self.store.claim(books, &books.givers(pool)?, u64::MAX, &|_, _| true)?
-        };
+        let segments = self.claim(&[pool], u64::MAX, &|_, _| true)?;
         let mut outcome = Ok(());
         for segment in segments {
             if let Err(error) = work.free_segment(segment) {

@@ -17,7 +17,7 @@ const WIDTH: usize = 78;
 impl Device {
     /// The counters, all of one moment. No driver call.
     pub(crate) fn stats(&self) -> cuddy_stats {
-        let books = self.books.lock();
+        let books = self.all_books();
         let mut stats = books.stats;
         stats.cached = stats.reserved - stats.active;
         stats.largest_free = books.pools.largest_free();
@@ -27,12 +27,12 @@ impl Device {
 
     /// Every peak becomes what is now.
     pub(crate) fn reset_peaks(&self) {
-        self.books.lock().stats.reset_peaks();
+        self.all_books().stats.reset_peaks();
     }
 
     /// Totals and counts of events start at zero.
     pub(crate) fn reset_accumulated(&self) {
-        let mut books = self.books.lock();
+        let mut books = self.all_books();
         books.stats.reset_accumulated();
         self.calls.store(0, Ordering::Relaxed);
     }
@@ -43,7 +43,7 @@ impl Device {
         for _ in 0..MOST_STARTS {
             let Turn::Mine(work) = Work::begin(self, None)? else { continue };
             let (free, total) = work.inside.memory_info()?;
-            let stats = self.books.lock().stats;
+            let stats = self.all_books().stats;
             let reusable = stats.reserved
                 - stats.active
                 - stats.quarantined.min(stats.reserved - stats.active);

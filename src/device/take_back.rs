@@ -5,69 +5,23 @@
 //! Unmapping acts at host time, so everybody who used the memory last has to have finished. Which
 //! memory is taken is decided so that the fewest streams have to be waited for.
 
-use super::Store;
 use super::books::Books;
 use super::fence::Fence;
 use super::pools::Claimed;
 use super::reclaim::{Miss, Stop};
-use super::work::{Work, latest};
+use super::wait::Until;
+use super::work::{Waited, Work, latest};
+use super::{Device, Store};
 use crate::error::Error;
+use crate::heap::Harvest;
 use crate::mutants::mutant;
 use crate::streams::Streams;
 use crate::types::{PoolId, Stamp, StreamSlot};
 
-/// How many streams are tried one by one before sets of them are.
-const MOST_ALONE: usize = 64;
+/// How many blocks are looked at before the books are let go for a moment.
+pub(super) const STEP: usize = 1000;
 
 impl Store {
-    /// Claims free memory of the pools `from` (in this order) of at least `bytes`, if there is so
-    /// much, whose last users are `usable`.
-    pub(super) fn claim(
-        self,
-        books: &mut Books,
-        from: &[PoolId],
-        bytes: u64,
-        usable: &dyn Fn(&Streams<Fence>, Stamp) -> bool,
-    ) -> Result<Vec<Claimed>, Error> {
-        let mut claimed = Vec::new();
-        for &pool in from {
-            let missing = bytes.saturating_sub(total(&claimed));
-            if missing == 0 {
-                break;
-            }
-            if let Err(error) = self.claim_of(books, pool, missing, usable, &mut claimed) {
-                self.unclaim(books, &claimed)?;
-                return Err(error);
-            }
-        }
-        Ok(claimed)
-    }
-
-    /// The same of one pool.
-    fn claim_of(
-        self,
-        books: &mut Books,
-        pool: PoolId,
-        bytes: u64,
-        usable: &dyn Fn(&Streams<Fence>, Stamp) -> bool,
-        claimed: &mut Vec<Claimed>,
-    ) -> Result<(), Error> {
-        let Books { pools, streams, .. } = books;
-        let heap = &mut pools[pool].heap;
-        let runs = match self {
-            Self::Pages(_) => heap.claim_pages(bytes, &|stamp| usable(streams, stamp))?,
-            Self::Segments => heap.claim_segments(bytes, &|stamp| usable(streams, stamp))?,
-        };
-        let room = claimed.try_reserve(runs.len());
-        for run in runs {
-            match room {
-                Ok(()) => claimed.push(Claimed { pool, run }),
-                Err(_) => self.unclaim(books, &[Claimed { pool, run }])?,
-            }
-        }
-        room.map_err(|_| Error::HostOutOfMemory)
-    }
-
     /// Puts claimed memory back as it was.
     pub(super) fn unclaim(self, books: &mut Books, runs: &[Claimed]) -> Result<(), Error> {
         for &Claimed { pool, run } in runs {
@@ -88,82 +42,194 @@ impl Store {
     }
 }
 
+impl Device {
+    /// Claims free memory of at least `bytes`, if there is so much: of these pools, in this order;
+    /// whose last users are `usable`. In steps: nobody waits long for the books.
+    pub(super) fn claim(
+        &self,
+        from: &[PoolId],
+        bytes: u64,
+        usable: &dyn Fn(&Streams<Fence>, Stamp) -> bool,
+    ) -> Result<Vec<Claimed>, Error> {
+        let mut claimed = Vec::new();
+        for &giver in from {
+            let missing = bytes.saturating_sub(total(&claimed));
+            if missing == 0 {
+                break;
+            }
+            if let Err(error) = self.claim_of(giver, missing, usable, &mut claimed) {
+                self.store.unclaim(&mut self.books.lock(), &claimed)?;
+                return Err(error);
+            }
+        }
+        Ok(claimed)
+    }
+
+    /// The same of one pool.
+    fn claim_of(
+        &self,
+        pool: PoolId,
+        bytes: u64,
+        usable: &dyn Fn(&Streams<Fence>, Stamp) -> bool,
+        claimed: &mut Vec<Claimed>,
+    ) -> Result<(), Error> {
+        let mut harvest = Harvest::new(bytes);
+        let mut done = Ok(false);
+        let runs = loop {
+            let books = &mut *self.books.lock();
+            let Books { pools, streams, .. } = books;
+            // Gone with its last block, while we were on our way.
+            let Some(heap) = pools.get_mut(pool).map(|pool| &mut pool.heap) else { return Ok(()) };
+            let usable = |stamp| usable(streams, stamp);
+            match self.store {
+                Store::Segments => break heap.claim_segments(bytes, &usable)?,
+                Store::Pages(_) => done = heap.claim_some_pages(&mut harvest, &usable, STEP),
+            }
+            if done != Ok(false) {
+                break harvest.into_runs();
+            }
+        };
+        let room = claimed.try_reserve(runs.len()).map_err(|_| Error::HostOutOfMemory);
+        for run in runs {
+            match room {
+                Ok(()) => claimed.push(Claimed { pool, run }),
+                Err(_) => self.store.unclaim(&mut self.books.lock(), &[Claimed { pool, run }])?,
+            }
+        }
+        room?;
+        done.map(|_| ())
+    }
+}
+
 impl Miss<'_> {
-    /// Takes back what the request is short of. `false` if that cannot be had.
+    /// Takes back what has passed, if that is as much as the request is short of.
+    pub(super) fn take_back_passed(&mut self) -> Result<bool, Stop> {
+        if self.short == 0 {
+            return Ok(false);
+        }
+        let runs = self.claim_enough(&[])?;
+        self.take_claimed(runs)
+    }
+
+    /// Takes back what the request is short of, and waits for its last users: for as few streams as
+    /// possible. `false` if that cannot be had.
     pub(super) fn take_back(&mut self) -> Result<bool, Stop> {
         if self.short == 0 {
             return Ok(false);
         }
-        let mut runs = self.claim_enough()?;
+        let streams = self.streams_to_wait_for()?;
+        let mut runs = self.claim_enough(&streams)?;
         if runs.is_empty() {
             runs = self.claim_everything()?;
         }
+        self.take_claimed(runs)
+    }
+
+    fn take_claimed(&mut self, runs: Vec<Claimed>) -> Result<bool, Stop> {
         if runs.is_empty() {
             return Ok(false);
         }
-        let taken = self.work.take(runs)?;
+        let taken = self.work.take(runs, self.until)?;
         self.taken_back |= taken > 0;
         Ok(taken > 0)
     }
 
-    /// Claims what is short, so that as few streams as possible have to be waited for.
-    fn claim_enough(&mut self) -> Result<Vec<Claimed>, Stop> {
-        let store = self.work.device.store;
+    /// The fewest streams whose free memory is enough: this one's own, else one alone (that with the
+    /// least that is enough), else those that have most.
+    fn streams_to_wait_for(&self) -> Result<Vec<StreamSlot>, Error> {
         let own = self.request.stamp.stream;
-        let books = &mut *self.work.device.books.lock();
-        let slots = books.slots_with_free(self.pool, own, store.unit())?;
-        let mut tried = self.claim_from(books, &[])?;
-        for slot in slots.iter().take(MOST_ALONE) {
-            if tried.is_empty() {
-                tried = self.claim_from(books, std::slice::from_ref(slot))?;
+        let books = self.work.device.books.lock();
+        let mut holdings: Vec<(u64, StreamSlot)> = Vec::new();
+        let helps = |giver: &PoolId| !self.bounded || *giver == self.pool;
+        let all = books.pools.givers(self.pool).filter(helps);
+        for giver in all {
+            let heap = &books.pools[giver].heap;
+            for stream in heap.streams_with_free() {
+                let bytes = heap.holding(stream).releasable;
+                if bytes > 0 {
+                    holdings.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+                    holdings.push((bytes, stream));
+                }
             }
         }
-        let mut count = 2;
-        while tried.is_empty() && count < 2 * slots.len() {
-            tried = self.claim_from(books, &slots[..count.min(slots.len())])?;
-            count *= 2;
+        drop(books);
+        // One sum a stream, over all pools.
+        holdings.sort_unstable_by_key(|&(_, stream)| stream);
+        holdings.dedup_by(|again, kept| {
+            let same = again.1 == kept.1;
+            kept.0 += if same { again.0 } else { 0 };
+            same
+        });
+        let enough = |&&(bytes, _): &&(u64, StreamSlot)| bytes >= self.short;
+        let alone = holdings.iter().find(|(bytes, stream)| *stream == own && *bytes >= self.short);
+        let alone = alone.or_else(|| holdings.iter().filter(enough).min());
+        if let Some(&alone) = alone {
+            holdings.clear();
+            holdings.push(alone);
         }
-        Ok(tried)
+        // The request's own stream first, then those that have most.
+        holdings.sort_unstable_by_key(|&(bytes, stream)| (stream != own, u64::MAX - bytes));
+        let mut sum: u64 = 0;
+        let needed = holdings.iter().position(|(bytes, _)| {
+            sum = sum.saturating_add(*bytes);
+            sum >= self.short
+        });
+        holdings.truncate(needed.map_or(holdings.len(), |last| last + 1));
+        let mut streams = Vec::new();
+        streams.try_reserve(holdings.len()).map_err(|_| Error::HostOutOfMemory)?;
+        streams.extend(holdings.iter().map(|&(_, stream)| stream));
+        Ok(streams)
     }
 
     /// Claims what is short from memory that has passed, or whose users are all in `waited`; nothing
     /// if it is not enough.
-    fn claim_from(&self, books: &mut Books, waited: &[StreamSlot]) -> Result<Vec<Claimed>, Stop> {
-        let store = self.work.device.store;
+    fn claim_enough(&self, waited: &[StreamSlot]) -> Result<Vec<Claimed>, Stop> {
         let usable = |streams: &Streams<Fence>, stamp: Stamp| {
             streams.passed(stamp) || waited.contains(&stamp.stream)
         };
-        let runs = store.claim(books, &books.givers(self.pool)?, self.short, &usable)?;
+        let device = self.work.device;
+        let runs = device.claim(&self.givers()?, self.short, &usable)?;
         if total(&runs) >= self.short {
             return Ok(runs);
         }
-        store.unclaim(books, &runs)?;
+        device.store.unclaim(&mut device.books.lock(), &runs)?;
         Ok(Vec::new())
+    }
+
+    /// The pools whose memory helps this request.
+    fn givers(&self) -> Result<Vec<PoolId>, Error> {
+        let books = self.work.device.books.lock();
+        match self.bounded {
+            true => books.some_pools(std::iter::once(self.pool)),
+            false => books.some_pools(books.pools.givers(self.pool)),
+        }
     }
 
     /// Gives the plan up and claims all that is free, if the request could be served from it.
     fn claim_everything(&mut self) -> Result<Vec<Claimed>, Stop> {
-        let store = self.work.device.store;
+        let device = self.work.device;
         self.drop_plan()?;
-        let runs = {
-            let books = &mut *self.work.device.books.lock();
-            store.claim(books, &books.givers(self.pool)?, u64::MAX, &|_, _| true)?
-        };
+        let runs = device.claim(&self.givers()?, u64::MAX, &|_, _| true)?;
         if !runs.is_empty() && self.is_possible(total(&runs)) {
             return Ok(runs);
         }
-        store.unclaim(&mut self.work.device.books.lock(), &runs)?;
+        device.store.unclaim(&mut device.books.lock(), &runs)?;
         Ok(Vec::new())
     }
 }
 
 impl Work<'_> {
-    /// Waits for the last users of claimed memory, and takes it. How many bytes that was.
-    pub(super) fn take(&mut self, runs: Vec<Claimed>) -> Result<u64, Stop> {
+    /// Waits for the last users of claimed memory, and takes it. How many bytes that was: none if
+    /// the time was up first.
+    pub(super) fn take(&mut self, runs: Vec<Claimed>, until: Until) -> Result<u64, Stop> {
         let store = self.device.store;
-        match self.wait_for_users(&runs) {
-            Ok(true) => {}
-            Ok(false) => return Err(Stop::Reset),
+        match self.wait_for_users(&runs, until) {
+            Ok(Waited::ToTheEnd) => {}
+            Ok(Waited::TooShort) => {
+                store.unclaim(&mut self.device.books.lock(), &runs)?;
+                return Ok(0);
+            }
+            Ok(Waited::Reset) => return Err(Stop::Reset),
             Err(error) => {
                 if self.still_mine() {
                     store.unclaim(&mut self.device.books.lock(), &runs)?;
@@ -189,8 +255,8 @@ impl Work<'_> {
         }
     }
 
-    /// Waits until nobody uses the claimed memory. `false` if the device was reset meanwhile.
-    fn wait_for_users(&mut self, runs: &[Claimed]) -> Result<bool, Error> {
+    /// Waits until nobody uses the claimed memory.
+    fn wait_for_users(&mut self, runs: &[Claimed], until: Until) -> Result<Waited, Error> {
         let mut stamps = Vec::new();
         let mut outcome = Ok(());
         let books = self.device.books.lock();
@@ -204,10 +270,10 @@ impl Work<'_> {
         drop(books);
         outcome?;
         if mutant("device-no-fence-before-unmap") {
-            return Ok(true);
+            return Ok(Waited::ToTheEnd);
         }
         let waits = self.device.waits_for(&stamps, self.passing)?;
-        self.wait(waits)
+        self.wait(waits, until)
     }
 }
 

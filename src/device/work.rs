@@ -3,8 +3,8 @@
 //! knowledge that the context is still the one that our memory belongs to.
 
 use super::books::Books;
-use super::fences::Wait;
 use super::pools::Claimed;
+use super::wait::{Until, Wait};
 use super::{Device, GROWTH, Growing, Store};
 use crate::driver::{Context, Driver, Inside, Memory};
 use crate::error::{DriverError, Error};
@@ -27,6 +27,17 @@ pub(super) struct Work<'d> {
     pub passing: Option<(StreamSlot, usize)>,
     generation: u64,
     growth: Option<Guard<'d, Growing, GROWTH>>,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// What was waited for is over.
+    ToTheEnd,
+    /// The time was up first.
+    TooShort,
+    /// The device was reset meanwhile, and all claims are void.
+    Reset,
 }
 
 /// The device was reset: everything known about it is gone, and it starts anew.
@@ -69,21 +80,23 @@ impl<'d> Work<'d> {
         self.growth.as_mut().expect("a turn holds the growth lock outside of its waits")
     }
 
-    /// Waits for the GPU, while others may have their turn. `false`: the device was reset meanwhile,
-    /// and all claims are void.
-    pub(super) fn wait(&mut self, waits: Vec<Wait>) -> Result<bool, Error> {
+    /// Waits for the GPU, while others may have their turn.
+    pub(super) fn wait(&mut self, waits: Vec<Wait>, until: Until) -> Result<Waited, Error> {
         if waits.is_empty() {
-            return Ok(true);
+            return Ok(Waited::ToTheEnd);
         }
         self.growing().waiting += 1;
         self.growth = None;
-        let waited = self.device.wait(&self.inside, waits);
+        let waited = self.device.wait(&self.inside, waits, until);
         let mut growth = self.device.growth.lock();
         growth.waiting -= 1;
         self.device.returned.notify_all();
         self.growth = Some(growth);
-        waited?;
-        Ok(self.still_mine())
+        match (waited?, self.still_mine()) {
+            (_, false) => Ok(Waited::Reset),
+            (false, true) => Ok(Waited::TooShort),
+            (true, true) => Ok(Waited::ToTheEnd),
+        }
     }
 
     /// Lets another turn that waits for the GPU come to its end. `false` if there is none.
@@ -197,7 +210,9 @@ impl<'d> Work<'d> {
                 pages.keep(memory);
             }
         }
-        self.device.books.lock().stats.unmapped += run.bytes;
+        let mut books = self.device.books.lock();
+        books.stats.unmapped += run.bytes;
+        books.pools.shrank(pool, run.bytes);
         Ok(run.bytes)
     }
 }
@@ -214,16 +229,24 @@ impl Device {
         self.spares.lock().forget_events();
         let mut books = self.books.lock();
         let books = &mut *books;
+        self.forget_loans(books);
         for (_, pool) in books.pools.each_mut() {
-            let live = pool.heap.blocks().filter(|block| block.state == BlockState::Live);
-            books.lost.extend(live.map(|block| block.address.0));
+            // Without host memory for their addresses, they are foreign from now on, not lost.
+            if books.lost.try_reserve(pool.heap.figures().live_blocks as usize).is_ok() {
+                let live = pool.heap.blocks().filter(|block| block.state == BlockState::Live);
+                books.lost.extend(live.map(|block| block.address.0));
+            }
             pool.heap = Heap::new(page)?;
+            pool.stats.lose_everything();
+            pool.captured.clear();
+            pool.launched.clear();
         }
         books.limbo = Default::default();
         books.streams.reset(home);
         books.home = home;
         books.generation += 1;
         books.quarantined_outside = 0;
+        books.helpers.clear();
         books.stats.lose_everything();
         Ok(())
     }

@@ -14,6 +14,10 @@ use crate::types::DeviceId;
 
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`: calls on this thread disturb no capture of other threads.
 const RELAXED: c_int = 2;
+/// `CUDA_ERROR_NOT_SUPPORTED`.
+const NOT_SUPPORTED: c_int = 801;
+/// `CU_STREAM_CAPTURE_STATUS_ACTIVE`.
+const ACTIVE: c_int = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
 const WITHOUT_TIMING: u32 = 2;
 
@@ -124,6 +128,17 @@ impl Inside<'_> {
         })
     }
 
+    /// A new stream of the current context, which the legacy default stream does not wait for.
+    pub(crate) fn stream_create(&self) -> Result<StreamHandle, DriverError> {
+        const NON_BLOCKING: u32 = 1;
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: writes one handle that outlives the call.
+        self.call(Entry::stream_create, self.driver.table.stream_create, |f| unsafe {
+            f(&mut stream, NON_BLOCKING)
+        })?;
+        Ok(StreamHandle(stream.expose_provenance()))
+    }
+
     /// A new event, without timing, of the current context.
     pub(crate) fn event_create(&self) -> Result<Event, DriverError> {
         let mut event = std::ptr::null_mut();
@@ -154,6 +169,85 @@ impl Inside<'_> {
         self.call(Entry::context_record, self.driver.table.context_record, |f| unsafe {
             f(pointer(self.context.0), pointer(event.0))
         })
+    }
+
+    /// Makes the stream's later work wait for what the event stands behind; the host goes on.
+    ///
+    /// The handle must be valid, as for [`Inside::event_record`]; neither may be of a capture.
+    pub(crate) fn stream_wait(
+        &self,
+        stream: StreamHandle,
+        event: Event,
+    ) -> Result<(), DriverError> {
+        self.wait_for(stream, event.0)
+    }
+
+    /// The same for an event of the caller's.
+    pub(crate) fn stream_wait_foreign(
+        &self,
+        stream: StreamHandle,
+        event: usize,
+    ) -> Result<(), DriverError> {
+        self.wait_for(stream, event)
+    }
+
+    fn wait_for(&self, stream: StreamHandle, event: usize) -> Result<(), DriverError> {
+        // SAFETY: the stream and the event are valid by the rule, or by the caller's promise.
+        self.call(Entry::stream_wait, self.driver.table.stream_wait, |f| unsafe {
+            f(pointer(stream.0), pointer(event), 0)
+        })
+    }
+
+    /// The driver's number of the capture that the stream is in, if it is in one.
+    ///
+    /// The handle must be valid: built-in, held, or passed to Cuddy in this very call.
+    pub(crate) fn capture_of(&self, stream: StreamHandle) -> Result<Option<u64>, DriverError> {
+        let Some(function) = self.driver.table.stream_capture else { return Ok(None) };
+        let (mut status, mut number) = (0, 0);
+        let none = std::ptr::null_mut();
+        // SAFETY: writes one int and one u64 that outlive the call; the outputs that are NULL are
+        // left out; the stream is valid by the rule.
+        let asked = self.call(Entry::stream_capture, Some(function), |f| unsafe {
+            f(pointer(stream.0), &mut status, &mut number, none, none.cast(), none.cast())
+        });
+        match asked {
+            Ok(()) => {}
+            // A driver that cannot say has no captures.
+            Err(DriverError { code: NOT_SUPPORTED, .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        // An invalidated capture (2) has no number that is still good.
+        Ok((status == ACTIVE).then_some(number))
+    }
+
+    /// Whether the driver says that the stream is capturing.
+    ///
+    /// The handle must be valid: built-in, held, or passed to Cuddy in this very call.
+    pub(crate) fn is_capturing(&self, stream: StreamHandle) -> bool {
+        let mut status = 0;
+        let entry = self.driver.table.stream_is_capturing;
+        // SAFETY: writes one int that outlives the call; the stream is valid by the rule.
+        let asked = self.call(Entry::stream_is_capturing, entry, |f| unsafe {
+            f(pointer(stream.0), &mut status)
+        });
+        asked.is_ok() && status == ACTIVE
+    }
+
+    /// Whether the stream may be capturing: also if the driver will not say.
+    pub(crate) fn may_be_capturing(&self, stream: StreamHandle) -> bool {
+        let Some(_) = self.driver.table.stream_is_capturing else { return false };
+        let mut status = 0;
+        let entry = self.driver.table.stream_is_capturing;
+        // SAFETY: writes one int that outlives the call; the stream is valid by the rule.
+        let asked = self.call(Entry::stream_is_capturing, entry, |f| unsafe {
+            f(pointer(stream.0), &mut status)
+        });
+        asked.is_err() || status != 0
+    }
+
+    /// Whether what an event of the caller's stands behind is over.
+    pub(crate) fn foreign_event_is_done(&self, event: usize) -> Result<bool, DriverError> {
+        self.event_is_done(Event(event))
     }
 
     /// Whether what the event stands behind is over.

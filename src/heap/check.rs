@@ -6,8 +6,9 @@
 //! pays for a bounded number of blocks.
 
 use super::slab::{EDGE, NIL, PAGE, State};
-use super::{Figures, Heap};
+use super::{Figures, Heap, Holding};
 use crate::size::GRANULE;
+use crate::types::StreamSlot;
 
 /// A step pays for the check of this many blocks.
 const BLOCKS_A_STEP: usize = 64;
@@ -38,6 +39,7 @@ impl Heap {
         assert_eq!(nodes, self.slab.used(), "records are lost");
         assert_eq!(named, self.table.count(), "the table holds more than the named blocks");
         self.check_trees(&sums);
+        self.check_shares();
     }
 
     /// After every step: checks all, now or some steps later.
@@ -70,6 +72,8 @@ impl Heap {
                 sums.free += node.bytes;
                 sums.free_blocks += 1;
                 sums.releasable += self.releasable(n);
+                let next = self.beside_another(node.next, node.stream);
+                sums.borders += u64::from(next);
                 self.check_free(n);
             }
             State::Gap => {
@@ -117,10 +121,52 @@ impl Heap {
         named
     }
 
+    /// What each stream has, counted anew.
+    fn check_shares(&self) {
+        let mut shares = Vec::new();
+        // A check that there is no host memory for is left out: it must not be what fails.
+        if shares.try_reserve_exact(self.shares.len()).is_err() {
+            return;
+        }
+        shares.resize(self.shares.len(), Holding::default());
+        for n in self.segments.iter().flat_map(|segment| self.from(segment.first)) {
+            let node = &self.slab[n];
+            let Some(share) = shares.get_mut(node.stream as usize) else { continue };
+            match node.state {
+                State::Free => {
+                    share.free += node.bytes;
+                    share.releasable += self.releasable(n);
+                    share.free_blocks += 1;
+                }
+                State::Live | State::Limbo | State::ClaimedFree => share.held_blocks += 1,
+                _ => {}
+            }
+        }
+        let mut with_free = 0;
+        for (stream, share) in shares.iter().enumerate() {
+            let stream = StreamSlot(stream as u32);
+            assert_eq!(
+                self.holding(stream),
+                *share,
+                "a stream's share is not the sum of its blocks"
+            );
+            let listed = self.streams_with_free().filter(|&known| known == stream).count();
+            assert_eq!(listed, usize::from(share.free_blocks > 0), "a stream with free blocks");
+            with_free += listed;
+        }
+        assert_eq!(self.streams_with_free().count(), with_free);
+    }
+
+    /// Whether the neighbour is free memory of another stream.
+    fn beside_another(&self, n: u32, stream: u32) -> bool {
+        n != NIL && self.slab[n].state == State::Free && self.slab[n].stream != stream
+    }
+
     fn check_trees(&self, sums: &Figures) {
         let mut free = 0;
-        for (stream, &root) in self.roots.iter().enumerate() {
-            free += self.check_by_size(root, stream as u32, (0, 0), (u64::MAX, u64::MAX));
+        for stream in 0..self.shares.len() as u32 {
+            let root = self.shares.root(stream);
+            free += self.check_by_size(root, stream, (0, 0), (u64::MAX, u64::MAX));
         }
         assert_eq!(free, sums.free_blocks, "the trees do not hold every free block");
         let gaps = self.check_by_address(self.gaps, 0, u64::MAX);

@@ -160,7 +160,7 @@ impl Heap {
     /// The best placement found in at most `effort` free blocks beside gaps.
     fn placement(&self, request: &Request, effort: usize) -> Option<Placement> {
         let mut best = self.gap_alone(request).and_then(|gap| self.place_at(gap, request));
-        let root = *self.roots.get(request.stamp.stream.0 as usize).unwrap_or(&NIL);
+        let root = self.shares.root(request.stamp.stream.0);
         let (mut bytes, mut address) = (u64::MAX, u64::MAX);
         for _ in 0..effort {
             let n = tree::last_offering(&self.slab, root, EDGE, bytes, address);

@@ -2,12 +2,17 @@
 //! Harvest: which pages to take out from under free memory.
 //!
 //! A page can go when every byte of it is free and every stamp on it is usable. The pages inside
-//! one free block are found in the streams' trees (which gather `PAGE`), from the largest block
-//! down, the highest pages of a block first. Only if those are not enough, and more than one stream
-//! has free memory, are all blocks walked for pages that several free blocks share.
+//! one free block are found in the streams' trees (which gather `PAGE`), from the largest block of
+//! all down, the highest pages of a block first. Only if those are not enough, and free blocks of
+//! several streams are neighbours, are the runs of free blocks walked for pages that those share.
+//!
+//! A [`Harvest`] goes in steps of a bounded number of blocks; between two of them everything may
+//! change.
 //!
 //! Claimed pages are nobody's until they are committed (they become a gap) or aborted (each piece
 //! becomes free again, with the stamp that it had).
+
+use std::collections::BinaryHeap;
 
 use super::slab::{NIL, PAGE, State, reserve};
 use super::{Heap, PageRun, tree};
@@ -17,6 +22,51 @@ use crate::types::{Address, Stamp};
 
 /// Whether memory with this stamp may go.
 type Usable<'a> = &'a dyn Fn(Stamp) -> bool;
+
+/// Claiming pages, on the way.
+#[derive(Debug)]
+pub struct Harvest {
+    wanted: u64,
+    sum: u64,
+    runs: Vec<PageRun>,
+    /// Of each stream the largest block not looked at yet: its size, address and stream.
+    next: BinaryHeap<(u64, u64, u32)>,
+    walk: Walk,
+}
+
+/// What a harvest looks at next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    Begin,
+    /// Pages inside single blocks.
+    Inside,
+    /// Runs of blocks, from this stream and key on.
+    Shared(u32, (u64, u64)),
+    End,
+}
+
+impl Harvest {
+    /// Claims at least `wanted` bytes, or all that there are.
+    pub fn new(wanted: u64) -> Self {
+        let next = BinaryHeap::new();
+        Self { wanted, sum: 0, runs: Vec::new(), next, walk: Walk::Begin }
+    }
+
+    /// What is claimed, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.sum
+    }
+
+    /// What is claimed.
+    pub fn runs(&self) -> &[PageRun] {
+        &self.runs
+    }
+
+    /// What is claimed, given up by the harvest.
+    pub fn into_runs(self) -> Vec<PageRun> {
+        self.runs
+    }
+}
 
 impl Heap {
     /// Claims pages that are free and whose stamps are `usable`: at least `bytes` if there are that
@@ -29,22 +79,39 @@ impl Heap {
         bytes: u64,
         usable: &dyn Fn(Stamp) -> bool,
     ) -> Result<Vec<PageRun>, Error> {
-        let mut runs = Vec::new();
-        let claimed = self.claim_inside(bytes, usable, &mut runs).and_then(|sum| {
-            let streams = self.roots.iter().filter(|&&root| root != NIL).count();
-            if sum < bytes && (streams > 1 || mutant("heap-release-live-page")) {
-                self.claim_shared(bytes - sum, usable, &mut runs)?;
-            }
-            Ok(())
-        });
-        if let Err(error) = claimed {
-            for &run in &runs {
+        let mut harvest = Harvest::new(bytes);
+        if let Err(error) = self.claim_some_pages(&mut harvest, usable, usize::MAX) {
+            for &run in harvest.runs() {
                 self.abort_unmap(run)?;
             }
             return Err(error);
         }
+        Ok(harvest.runs)
+    }
+
+    /// One step of a harvest, over about `effort` blocks. Whether it has come to its end.
+    ///
+    /// # Errors
+    /// `HostOutOfMemory`; what the harvest has claimed so far stays claimed.
+    pub fn claim_some_pages(
+        &mut self,
+        harvest: &mut Harvest,
+        usable: &dyn Fn(Stamp) -> bool,
+        effort: usize,
+    ) -> Result<bool, Error> {
+        let mut left = effort;
+        if harvest.walk == Walk::Begin {
+            self.line_up(harvest)?;
+        }
+        if harvest.walk == Walk::Inside && self.claim_inside(harvest, usable, &mut left)? {
+            let shared = self.figures.borders > 0 || mutant("heap-release-live-page");
+            harvest.walk = if shared { Walk::Shared(0, (0, 0)) } else { Walk::End };
+        }
+        if let Walk::Shared(stream, key) = harvest.walk {
+            harvest.walk = self.claim_shared(harvest, stream, key, usable, &mut left)?;
+        }
         self.stepped();
-        Ok(runs)
+        Ok(harvest.walk == Walk::End || harvest.sum >= harvest.wanted)
     }
 
     /// Tells the stamps on a claimed run (pages or a segment): whom to wait for before it goes.
@@ -93,30 +160,55 @@ impl Heap {
         Ok(())
     }
 
-    /// Pages inside single free blocks. Gives how many bytes, and adds the runs.
+    /// Notes every stream's largest block that has a page inside.
+    fn line_up(&self, harvest: &mut Harvest) -> Result<(), Error> {
+        let streams = self.shares.with_free().count();
+        harvest.next.try_reserve(streams).map_err(|_| Error::HostOutOfMemory)?;
+        for stream in self.shares.with_free() {
+            self.line_up_again(harvest, stream.0, (u64::MAX, u64::MAX));
+        }
+        harvest.walk = Walk::Inside;
+        Ok(())
+    }
+
+    /// The stream's largest block before `below` that has a page inside, if there is one.
+    fn line_up_again(&self, harvest: &mut Harvest, stream: u32, below: (u64, u64)) {
+        let root = self.shares.root(stream);
+        let n = tree::last_offering(&self.slab, root, PAGE, below.0, below.1);
+        if n != NIL {
+            // There is room: it takes the place of the one that was there for this stream.
+            harvest.next.push((self.slab[n].bytes, self.slab[n].address, stream));
+        }
+    }
+
+    /// Pages inside single free blocks, the largest block of all streams first. Whether there are no
+    /// more.
     fn claim_inside(
         &mut self,
-        bytes: u64,
+        harvest: &mut Harvest,
         usable: Usable,
-        runs: &mut Vec<PageRun>,
-    ) -> Result<u64, Error> {
-        let mut sum: u64 = 0;
-        let mut below = (u64::MAX, u64::MAX);
-        while sum < bytes {
-            let n = self.largest_with_page(below);
-            if n == NIL {
-                break;
+        left: &mut usize,
+    ) -> Result<bool, Error> {
+        while harvest.sum < harvest.wanted {
+            if *left == 0 {
+                return Ok(false);
             }
-            let node = self.slab[n];
-            below = (node.bytes, node.address);
-            if !usable(self.stamp(n)) {
+            *left -= 1;
+            let Some((bytes, address, stream)) = harvest.next.pop() else { return Ok(true) };
+            self.line_up_again(harvest, stream, (bytes, address));
+            let n = tree::at_least(&self.slab, self.shares.root(stream), bytes, address);
+            let there = n != NIL && (self.slab[n].bytes, self.slab[n].address) == (bytes, address);
+            if !there || !self.slab[n].paged || !usable(self.stamp(n)) {
                 continue;
             }
-            let run = self.highest_pages(node.address, node.end(), bytes - sum);
-            self.claim_run(n, run, runs)?;
-            sum += run.bytes;
+            let end = self.slab[n].end();
+            let run = self.highest_pages(address, end, harvest.wanted - harvest.sum);
+            if run.bytes > 0 {
+                self.claim_run(n, run, &mut harvest.runs)?;
+                harvest.sum += run.bytes;
+            }
         }
-        Ok(sum)
+        Ok(false)
     }
 
     /// The highest pages inside [from, end): enough for `bytes`, or all.
@@ -126,55 +218,55 @@ impl Heap {
         PageRun { address: Address(first + inside - wanted), bytes: wanted }
     }
 
-    /// Of all streams the largest free block before `below` that has a whole page inside.
-    fn largest_with_page(&self, below: (u64, u64)) -> u32 {
-        let key = |n: u32| (self.slab[n].bytes, self.slab[n].address);
-        self.roots
-            .iter()
-            .map(|&root| tree::last_offering(&self.slab, root, PAGE, below.0, below.1))
-            .filter(|&n| n != NIL)
-            .max_by_key(|&n| key(n))
-            .unwrap_or(NIL)
-    }
-
-    /// Pages that several free blocks share, in all ranges, the lowest stretch first. Linear in
-    /// blocks.
+    /// Pages that several free blocks share: each run of free blocks is walked once, from its lowest
+    /// block. Where to go on.
     fn claim_shared(
         &mut self,
-        bytes: u64,
+        harvest: &mut Harvest,
+        mut stream: u32,
+        mut key: (u64, u64),
         usable: Usable,
-        runs: &mut Vec<PageRun>,
-    ) -> Result<(), Error> {
-        let mut sum: u64 = 0;
-        for place in 0..self.segments.len() {
-            let mut n = self.segments[place].first;
-            while n != NIL && self.slab[n].paged && sum < bytes {
-                let from = self.slab[n].address;
-                let (end, after) = self.stretch(n, usable);
-                let run = self.highest_pages(from, end, bytes - sum);
-                if run.bytes > 0 {
-                    self.claim_run(n, run, runs)?;
-                    sum += run.bytes;
-                }
-                n = if end == from { self.slab[n].next } else { after };
+        left: &mut usize,
+    ) -> Result<Walk, Error> {
+        while (stream as usize) < self.shares.len() {
+            let n = tree::at_least(&self.slab, self.shares.root(stream), key.0, key.1);
+            if *left == 0 || harvest.sum >= harvest.wanted {
+                return Ok(Walk::Shared(stream, key));
+            }
+            *left -= 1;
+            if n == NIL {
+                (stream, key) = (stream + 1, (0, 0));
+                continue;
+            }
+            let node = self.slab[n];
+            key = (node.bytes, node.address + 1);
+            if !node.paged || self.may_go(node.prev, usable) {
+                continue;
+            }
+            let end = self.stretch(n, usable, left);
+            let run = self.highest_pages(node.address, end, harvest.wanted - harvest.sum);
+            if run.bytes > 0 {
+                self.claim_run(n, run, &mut harvest.runs)?;
+                harvest.sum += run.bytes;
             }
         }
-        Ok(())
+        Ok(Walk::End)
     }
 
-    /// From `n` on, where the blocks end that may go, and the block after them.
-    fn stretch(&self, mut n: u32, usable: Usable) -> (u64, u32) {
+    fn may_go(&self, n: u32, usable: Usable) -> bool {
+        n != NIL
+            && (self.slab[n].state == State::Free && usable(self.stamp(n))
+                || mutant("heap-release-live-page") && self.slab[n].state == State::Live)
+    }
+
+    /// From `n` on, where the blocks end that may go.
+    fn stretch(&self, mut n: u32, usable: Usable, left: &mut usize) -> u64 {
         let mut end = self.slab[n].address;
-        while n != NIL {
-            let node = &self.slab[n];
-            let may_go = node.state == State::Free && usable(self.stamp(n));
-            let live = mutant("heap-release-live-page") && node.state == State::Live;
-            if !(may_go || live) {
-                break;
-            }
-            (end, n) = (node.end(), node.next);
+        while self.may_go(n, usable) {
+            *left = left.saturating_sub(1);
+            (end, n) = (self.slab[n].end(), self.slab[n].next);
         }
-        (end, n)
+        end
     }
 
     /// Claims a run that lies in `first` and the blocks after it, all free.
@@ -238,13 +330,19 @@ impl Heap {
             self.table.reserve(2, &self.slab, &mut self.ration)?;
         }
         if cut_last {
-            let upper = self.cut(last, to);
-            self.table.insert(&self.slab, upper);
+            self.cut_claimed(last, to);
         }
         if cut_first {
-            first = self.cut(first, from);
-            self.table.insert(&self.slab, first);
+            first = self.cut_claimed(first, from);
         }
         Ok(first)
+    }
+
+    /// Makes two claimed blocks of one; gives the upper. Room is reserved.
+    fn cut_claimed(&mut self, n: u32, at: u64) -> u32 {
+        let upper = self.cut(n, at);
+        self.table.insert(&self.slab, upper);
+        *self.shares.held(self.slab[upper].stream) += u64::from(!mutant("heap-share-miscounted"));
+        upper
     }
 }

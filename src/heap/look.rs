@@ -2,7 +2,7 @@
 //! Looking at the heap without changing it: figures, and what stands at an address.
 
 use super::slab::{NIL, State};
-use super::{BlockState, BlockView, Figures, Heap, Standing, tree};
+use super::{BlockState, BlockView, Figures, Heap, Holding, PageRun, Standing, tree};
 use crate::types::{Address, Stamp, StreamSlot};
 
 /// The stamp of addresses with no page: nobody has used it.
@@ -16,17 +16,37 @@ impl Heap {
 
     /// The size of the stream's largest free block, 0 without any. O(log n).
     pub fn largest_free(&self, stream: StreamSlot) -> u64 {
-        self.roots.get(stream.0 as usize).map_or(0, |&root| self.largest_of(root))
+        self.largest_of(self.shares.root(stream.0))
     }
 
     /// The size of the largest free block of any stream, 0 without any. O(log n) for each stream.
     pub fn largest_free_of_any(&self) -> u64 {
-        self.roots.iter().map(|&root| self.largest_of(root)).max().unwrap_or(0)
+        self.shares.with_free().map(|stream| self.largest_free(stream)).max().unwrap_or(0)
+    }
+
+    /// What a stream has of the heap. Constant time.
+    pub fn holding(&self, stream: StreamSlot) -> Holding {
+        self.shares.holding(stream.0)
+    }
+
+    /// The streams that have free blocks, in no order.
+    pub fn streams_with_free(&self) -> impl Iterator<Item = StreamSlot> + '_ {
+        self.shares.with_free()
     }
 
     /// The size of the largest gap, 0 without any. Constant time.
     pub fn largest_gap(&self) -> u64 {
         tree::largest(&self.slab, self.gaps)
+    }
+
+    /// Whether the address lies in one of the ranges and segments. O(log n) for n of them.
+    pub fn covers(&self, address: Address) -> bool {
+        self.segment_of(address.0).is_some()
+    }
+
+    /// The ranges and segments: where each starts, and its bytes.
+    pub fn ranges(&self) -> impl Iterator<Item = PageRun> + '_ {
+        self.segments.iter().map(|it| PageRun { address: Address(it.start), bytes: it.bytes })
     }
 
     /// What stands at an address: for messages about addresses that are not what they should be.

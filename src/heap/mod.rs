@@ -38,17 +38,22 @@
 //! # Ok::<(), cuddy::error::Error>(())
 //! ```
 
+mod adopt;
 mod check;
 mod growth;
 mod harvest;
 mod look;
 mod segments;
+mod shares;
 mod slab;
 mod table;
 mod tiling;
 mod tree;
 mod words;
 
+pub use adopt::{Found, Quest, Spot};
+pub use harvest::Harvest;
+pub use shares::Holding;
 pub use words::{
     Block, BlockState, BlockView, Figures, FreeError, Growth, PageRun, Request, Standing,
 };
@@ -58,6 +63,7 @@ use crate::mutants::mutant;
 use crate::size::{GRANULE, LARGEST_REQUEST, align_up};
 use crate::types::{Address, Stamp, StreamSlot};
 use segments::Segment;
+use shares::Shares;
 use slab::{NIL, Node, Ration, Slab, State};
 use table::Table;
 
@@ -74,8 +80,8 @@ pub struct Heap {
     slab: Slab,
     /// Live, limbo and claimed blocks, by address.
     table: Table,
-    /// For each stream slot the tree of its free blocks.
-    roots: Vec<u32>,
+    /// For each stream slot the tree of its free blocks, and its part of the figures.
+    shares: Shares,
     /// The tree of gaps.
     gaps: u32,
     /// Ranges and segments, in address order.
@@ -99,7 +105,7 @@ impl Heap {
             page: page_bytes,
             slab: Slab::new(),
             table: Table::new(),
-            roots: Vec::new(),
+            shares: Shares::default(),
             gaps: NIL,
             segments: Vec::new(),
             figures: Figures::default(),
@@ -191,6 +197,22 @@ impl Heap {
         Ok(block)
     }
 
+    /// Says anew what was asked for, of a live block that found another user meanwhile.
+    ///
+    /// # Errors
+    /// `Internal` if no live block starts there, or it is smaller than that.
+    pub fn restate(&mut self, address: Address, requested: u64) -> Result<(), Error> {
+        let n = self.table.find(&self.slab, address.0);
+        if n == NIL || self.slab[n].state != State::Live || self.slab[n].bytes < requested {
+            return Err(Error::Internal("a block to restate is not live"));
+        }
+        self.withdraw(n);
+        self.slab[n].set_requested(requested);
+        self.settle_as(n, State::Live);
+        self.stepped();
+        Ok(())
+    }
+
     /// Live to limbo: it stays active until `settle`. `epoch` as for `release`. Never needs memory.
     ///
     /// # Errors
@@ -267,7 +289,7 @@ impl Heap {
 
     /// Best fit among the stream's free blocks, or NIL.
     fn fitting(&self, request: &Request) -> u32 {
-        let root = self.roots[request.stamp.stream.0 as usize];
+        let root = self.shares.root(request.stamp.stream.0);
         let slack = request.alignment - GRANULE;
         let mut n = tree::at_least(&self.slab, root, request.bytes, 0);
         let mut tried = 0;
@@ -288,6 +310,14 @@ impl Heap {
         n
     }
 
+    /// Makes room for a stream, so that giving blocks to it never needs memory.
+    ///
+    /// # Errors
+    /// `InvalidArgument` unless its slot is below 2^24; `HostOutOfMemory`.
+    pub fn prepare(&mut self, stream: StreamSlot) -> Result<(), Error> {
+        self.know_stream(stream)
+    }
+
     /// Refuses what is no request, and makes its stream known.
     fn admit(&mut self, request: &Request) -> Result<(), Error> {
         check_request(request)?;
@@ -296,16 +326,10 @@ impl Heap {
 
     /// Makes room for a stream's tree, so that giving back never needs memory.
     fn know_stream(&mut self, stream: StreamSlot) -> Result<(), Error> {
-        if (stream.0 as usize) < self.roots.len() {
-            return Ok(());
-        }
         if stream.0 >= STREAM_SLOTS {
             return Err(invalid("stream", u64::from(stream.0), "a slot below 2^24"));
         }
-        let more = stream.0 as usize + 1 - self.roots.len();
-        slab::reserve(&mut self.roots, more, &mut self.ration)?;
-        self.roots.resize(stream.0 as usize + 1, NIL);
-        Ok(())
+        self.shares.know(stream.0, &mut self.ration)
     }
 
     /// Whose use a node's bytes may still be in.

@@ -58,8 +58,9 @@ impl Heap {
         let node = self.slab[n];
         match node.state {
             State::Free => {
-                let root = self.roots[node.stream as usize];
-                self.roots[node.stream as usize] = tree::remove::<BySize>(&mut self.slab, root, n);
+                let root = self.shares.root(node.stream);
+                let root = tree::remove::<BySize>(&mut self.slab, root, n);
+                self.shares.set_root(node.stream, root);
             }
             State::Gap => self.gaps = tree::remove::<ByAddress>(&mut self.slab, self.gaps, n),
             _ => {}
@@ -91,8 +92,8 @@ impl Heap {
         }
         self.slab[n].own = self.offers(n);
         self.settle_as(n, State::Free);
-        let root = self.roots[stream as usize];
-        self.roots[stream as usize] = tree::insert::<BySize>(&mut self.slab, root, n);
+        let root = tree::insert::<BySize>(&mut self.slab, self.shares.root(stream), n);
+        self.shares.set_root(stream, root);
         n
     }
 
@@ -183,10 +184,11 @@ impl Heap {
         }
         let own = self.offers(n);
         if own != self.slab[n].own {
-            let stream = self.slab[n].stream as usize;
-            let root = tree::remove::<BySize>(&mut self.slab, self.roots[stream], n);
+            let stream = self.slab[n].stream;
+            let root = tree::remove::<BySize>(&mut self.slab, self.shares.root(stream), n);
             self.slab[n].own = own;
-            self.roots[stream] = tree::insert::<BySize>(&mut self.slab, root, n);
+            let root = tree::insert::<BySize>(&mut self.slab, root, n);
+            self.shares.set_root(stream, root);
         }
     }
 
@@ -202,9 +204,21 @@ impl Heap {
         }
     }
 
+    /// How many of its neighbours are free blocks of other streams.
+    fn borders(&self, n: u32) -> u64 {
+        if self.shares.len() < 2 {
+            return 0;
+        }
+        let node = &self.slab[n];
+        let other = |m: u32| {
+            m != NIL && self.slab[m].state == State::Free && self.slab[m].stream != node.stream
+        };
+        u64::from(other(node.prev)) + u64::from(other(node.next))
+    }
+
     /// Adds a block to the figures, or takes it out of them.
     fn count(&mut self, n: u32, apply: impl Fn(&mut u64, u64)) {
-        let Node { state, bytes, .. } = self.slab[n];
+        let Node { state, bytes, stream, .. } = self.slab[n];
         match state {
             State::Live => {
                 let requested = self.slab[n].requested();
@@ -216,15 +230,20 @@ impl Heap {
                 apply(&mut sums.active, bytes);
                 apply(&mut sums.reserved, bytes);
                 apply(&mut sums.live_blocks, 1);
+                apply(self.shares.held(stream), 1);
             }
             State::Limbo => {
                 apply(&mut self.figures.active, bytes);
                 apply(&mut self.figures.reserved, bytes);
                 apply(&mut self.figures.limbo_blocks, 1);
+                apply(self.shares.held(stream), 1);
             }
             State::Free => {
                 let releasable = self.releasable(n);
+                let borders = self.borders(n);
+                self.shares.count(stream, &apply, (bytes, releasable));
                 let sums = &mut self.figures;
+                apply(&mut sums.borders, borders);
                 apply(&mut sums.free, bytes);
                 apply(&mut sums.reserved, bytes);
                 apply(&mut sums.releasable, releasable);
@@ -236,6 +255,7 @@ impl Heap {
             }
             State::ClaimedFree => {
                 apply(&mut self.figures.claimed_mapped, bytes);
+                apply(self.shares.held(stream), 1);
                 apply(&mut self.figures.reserved, bytes);
             }
             State::ClaimedGap => apply(&mut self.figures.claimed_unmapped, bytes),

@@ -175,6 +175,8 @@ pub struct Figures {
     pub limbo_blocks: u64,
     /// How many blocks are free.
     pub free_blocks: u64,
+    /// How many pairs of neighbours are free, and of different streams.
+    pub borders: u64,
     /// How many gaps there are.
     pub gaps: u64,
     /// How many ranges and segments there are.

@@ -28,6 +28,17 @@ pub enum StreamTrust {
     Trusted,
 }
 
+/// How free memory may go from one stream to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Once its last use is over; where memory is short also at once, behind a stream wait.
+    Wait,
+    /// Once its last use is over.
+    Passed,
+    /// Not at all, but by way of the driver's pages.
+    Never,
+}
+
 /// The value of every option; [`Options::DEFAULT`] has the defaults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
@@ -47,6 +58,14 @@ pub struct Options {
     pub segment_small: u64,
     /// Bytes of a segment that serves larger requests below half of it.
     pub segment_large: u64,
+    /// How free memory may go from one stream to another.
+    pub share: Sharing,
+    /// How far reserved memory may grow beyond the peak of what was active, as a share of it, before
+    /// a stream is made to wait for another one's memory.
+    pub share_growth: f64,
+    /// The longest that a request waits for memory, in milliseconds; [`Options::NO_LIMIT`] for as
+    /// long as it takes.
+    pub wait_ms: u64,
 }
 
 impl Options {
@@ -67,6 +86,9 @@ impl Options {
         address_range: Self::AUTO,
         segment_small: 2 << 20,
         segment_large: 20 << 20,
+        share: Sharing::Wait,
+        share_growth: 0.02,
+        wait_ms: Self::NO_LIMIT,
     };
 }
 
@@ -81,6 +103,17 @@ impl Default for Options {
 pub enum Kind {
     /// A number of bytes from `least` to `most`, or a word that stands for a value of its own.
     Bytes {
+        /// The smallest number accepted.
+        least: u64,
+        /// The largest number accepted.
+        most: u64,
+        /// A word and the value that it stands for.
+        word: Option<(&'static str, u64)>,
+        /// The option's field.
+        field: fn(&mut Options) -> &mut u64,
+    },
+    /// A number from `least` to `most`, or a word that stands for a value of its own.
+    Number {
         /// The smallest number accepted.
         least: u64,
         /// The largest number accepted.
@@ -135,7 +168,7 @@ pub struct Row {
 
 /// How many options there are.
 /// cbindgen:ignore
-pub const COUNT: usize = 8;
+pub const COUNT: usize = 11;
 
 /// Every option there is.
 #[rustfmt::skip]
@@ -178,6 +211,21 @@ pub static TABLE: [Row; COUNT] = [
                               field: |o| &mut o.segment_large },
           help: "Segments backing: bytes of a segment for larger requests below half of it; what is \
                  larger gets a segment of its own size." },
+    Row { name: "share", changes: Changes::BeforeUse,
+          kind: Kind::Choice { words: &["wait", "passed", "never"],
+                               get: |o| o.share as usize,
+                               set: |o, n| o.share = [Sharing::Wait, Sharing::Passed, Sharing::Never][n] },
+          help: "How a stream gets memory that another one freed: behind a stream wait where memory \
+                 is short, only once its last use is over, or never without the driver." },
+    Row { name: "share_growth", changes: Changes::BeforeUse,
+          kind: Kind::Fraction { field: |o| &mut o.share_growth },
+          help: "How far reserved memory may grow beyond the peak of what was active, as a share of \
+                 it, before a stream is made to wait for another one's memory." },
+    Row { name: "wait_ms", changes: Changes::BeforeUse,
+          kind: Kind::Number { least: 0, most: 1 << 40, word: Some(("none", Options::NO_LIMIT)),
+                               field: |o| &mut o.wait_ms },
+          help: "The longest that a request waits for streams to finish with memory, in \
+                 milliseconds; 0 never waits." },
 ];
 
 /// Displays what a row takes: "backing (auto, pages or segments)".
@@ -194,6 +242,10 @@ impl fmt::Display for Kind {
         match self {
             Self::Bytes { least, most, word, .. } => {
                 write!(f, "{} to {}", Bytes(*least), Bytes(*most))?;
+                word.map_or(Ok(()), |(word, _)| write!(f, " or {word}"))
+            }
+            Self::Number { least, most, word, .. } => {
+                write!(f, "{least} to {most}")?;
                 word.map_or(Ok(()), |(word, _)| write!(f, " or {word}"))
             }
             Self::Fraction { .. } => f.write_str("above 0, up to 1"),
@@ -233,6 +285,12 @@ fn place(kind: &Kind, text: &str, options: &mut Options) -> Option<()> {
                 _ => bytes_of(text).filter(|bytes| (least..=most).contains(bytes))?,
             };
         }
+        Kind::Number { least, most, word, field } => {
+            *field(options) = match word {
+                Some((word, value)) if word == text => value,
+                _ => text.parse().ok().filter(|value| (least..=most).contains(value))?,
+            };
+        }
         Kind::Fraction { field } => {
             *field(options) = text.parse().ok().filter(|share| *share > 0.0 && *share <= 1.0)?;
         }
@@ -257,6 +315,10 @@ pub(super) fn write(row: &Row, options: &Options) -> String {
         Kind::Bytes { word, field, .. } => match (*field(&mut options), word) {
             (value, Some((word, of_word))) if value == of_word => sentence!("{word}"),
             (value, _) => sentence!("{}", Bytes(value)),
+        },
+        Kind::Number { word, field, .. } => match (*field(&mut options), word) {
+            (value, Some((word, of_word))) if value == of_word => sentence!("{word}"),
+            (value, _) => sentence!("{value}"),
         },
         Kind::Fraction { field } => sentence!("{}", field(&mut options)),
         Kind::Choice { words, get, .. } => sentence!("{}", words[get(&options)]),

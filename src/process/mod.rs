@@ -8,6 +8,8 @@
 
 mod configuration;
 mod facts;
+mod graphs;
+mod pools;
 mod start;
 
 use std::fmt::Write;
@@ -22,12 +24,20 @@ use crate::types::{Address, DeviceId, PoolId};
 
 pub use self::configuration::{option, options, rejected_options, set_option};
 pub use self::facts::{DeviceFacts, device_count, device_facts, driver_calls, driver_version};
+pub use self::graphs::{graph_begin, graph_destroy, graph_end};
+pub use self::pools::{
+    CURRENT_POOL, DEFAULT_POOL, PoolOptions, pool_create, pool_destroy, pool_empty_cache, pool_pop,
+    pool_push, pool_reset_peaks, pool_set_limit, pool_stats, pool_trim,
+};
 
 /// In place of a device's number: the device of the calling thread's current CUDA context, or
 /// device 0 if it has none.
 pub const CURRENT_DEVICE: i32 = -1;
 /// In place of a device's number, where a function says so: every device in use.
 pub const ALL_DEVICES: i32 = -2;
+/// In place of a stream: none in particular. A block of it may be used by anybody at once, and its
+/// free is behind the work of all streams.
+pub const ANY_STREAM: usize = Named::ANY;
 /// The largest alignment that can be asked for, in bytes.
 const LARGEST_ALIGNMENT: u64 = 2 << 20;
 
@@ -54,6 +64,20 @@ pub struct BlockInfo {
 /// Default streams (0, 1 and 2) are those of the device's primary context; with
 /// [`CURRENT_DEVICE`], of the current context.
 pub fn malloc(bytes: u64, alignment: u64, device: i32, stream: usize) -> Result<u64, Error> {
+    malloc_in(CURRENT_POOL, bytes, alignment, device, stream, None)
+}
+
+/// The same in a pool: one of [`pool_create`], [`CURRENT_POOL`] or [`DEFAULT_POOL`]; and waiting for
+/// memory no longer than `wait_ms` milliseconds; `None` is as configured.
+#[inline]
+pub fn malloc_in(
+    pool: u64,
+    bytes: u64,
+    alignment: u64,
+    device: i32,
+    stream: usize,
+    wait_ms: Option<u64>,
+) -> Result<u64, Error> {
     refuse_after_fork()?;
     if alignment != 0 && (!alignment.is_power_of_two() || alignment > LARGEST_ALIGNMENT) {
         let why = sentence!("{alignment} is not a power of two from 1 to {LARGEST_ALIGNMENT}");
@@ -64,7 +88,8 @@ pub fn malloc(bytes: u64, alignment: u64, device: i32, stream: usize) -> Result<
     }
     let process = started()?;
     let (device, stream) = process.place(device, stream)?;
-    let want = Want { bytes, alignment: alignment.max(GRANULE), stream, pool: PoolId::DEFAULT };
+    let pool = self::pools::pool_on(device, pool)?;
+    let want = Want { bytes, alignment: alignment.max(GRANULE), stream, pool, wait_ms };
     device.malloc(want).map(|address| address.0)
 }
 
@@ -76,6 +101,36 @@ pub fn free(pointer: u64) -> Result<(), Error> {
     refuse_after_fork()?;
     let (_, device, pool) = owner(pointer)?;
     device.free(pool, Address(pointer))
+}
+
+/// Gives a block back to `stream`: the caller knows that its work from now on is ordered behind every
+/// use of the block. 0 is no block, and fine.
+pub fn free_on(pointer: u64, stream: usize) -> Result<(), Error> {
+    if pointer == 0 {
+        return Ok(());
+    }
+    refuse_after_fork()?;
+    let (process, device, pool) = owner(pointer)?;
+    let named = process.name(device, stream)?;
+    device.free_on(pool, Address(pointer), named)
+}
+
+/// Gives a block back once what `event` (a `CUevent`) holds by now is over. 0 is no block, and fine.
+pub fn free_after(pointer: u64, event: usize) -> Result<(), Error> {
+    if pointer == 0 {
+        return Ok(());
+    }
+    refuse_after_fork()?;
+    let (_, device, pool) = owner(pointer)?;
+    device.free_after(pool, Address(pointer), event)
+}
+
+/// Says that the program has made `thief` wait for all that `donor` had been given.
+pub fn note_wait(device: i32, thief: usize, donor: usize) -> Result<(), Error> {
+    let process = started()?;
+    let (device, thief) = process.place(device, thief)?;
+    let donor = Named { raw: donor, context: thief.context };
+    device.note_wait(thief, donor)
 }
 
 /// Says that `stream` uses the block too: after its free, it is not used again before the work that

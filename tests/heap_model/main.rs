@@ -181,7 +181,7 @@ fn a_crowded_device() {
 impl Seen {
     fn happened_often(&self) {
         let Self { hits, misses, growths, aborts, frees, limbo, given_away, .. } = *self;
-        let Self { settled, harvested, kept, partial, misuse, host_failures, .. } = *self;
+        let Self { settled, harvested, kept, partial, misuse, host_failures, adopted, .. } = *self;
         let all = [
             hits,
             misses,
@@ -196,6 +196,7 @@ impl Seen {
             misuse,
             host_failures,
             given_away,
+            adopted,
         ];
         assert!(all.iter().all(|&count| count > 20), "this shows little: {self:?}");
     }

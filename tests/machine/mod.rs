@@ -158,6 +158,19 @@ impl Machine {
         assert_eq!(cu!(self, "cuEventDestroy_v2"(event => usize)), 0);
     }
 
+    /// A new event, recorded on a stream.
+    pub fn event(&self, stream: usize) -> usize {
+        let mut event = 0usize;
+        let to = &mut event;
+        assert_eq!(cu!(self, "cuEventCreate"(to => *mut usize, 2 => u32)), 0);
+        assert_eq!(cu!(self, "cuEventRecord"(event => usize, stream => usize)), 0);
+        event
+    }
+
+    pub fn destroy_event(&self, event: usize) {
+        assert_eq!(cu!(self, "cuEventDestroy_v2"(event => usize)), 0);
+    }
+
     /// Makes a stream wait until [`Sim::gate_open`].
     pub fn gate(&self, stream: usize, gate: u64) {
         let (mut module, mut function) = (0usize, 0usize);
@@ -234,6 +247,15 @@ pub fn memory_only(stats: cuddy_stats) -> cuddy_stats {
         active_peak: 0,
         reserved_peak: 0,
         live_block_peak_count: 0,
+        crossing_count: 0,
+        stream_wait_count: 0,
+        rung_own_count: 0,
+        rung_passed_count: 0,
+        rung_growth_count: 0,
+        rung_stream_wait_count: 0,
+        rung_fresh_count: 0,
+        rung_harvest_count: 0,
+        rung_host_wait_count: 0,
         ..stats
     }
 }

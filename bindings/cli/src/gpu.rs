@@ -151,6 +151,7 @@ pub struct Gpu {
     table: Table,
     counts: Counts,
     simulated: bool,
+    library: *mut c_void,
 }
 
 /// What the driver says of a device without using it.
@@ -173,7 +174,8 @@ macro_rules! call {
     }};
 }
 
-fn check(function: &str, code: c_int) -> Result<(), GpuError> {
+/// Turns a code into a result.
+pub fn check(function: &str, code: c_int) -> Result<(), GpuError> {
     match code {
         0 => Ok(()),
         code => Err(GpuError { function: function.to_owned(), code }),
@@ -186,9 +188,14 @@ impl Gpu {
         let library = open_library()?;
         let table = Table::resolve(library).map_err(|error| error.to_string())?;
         let simulated = lookup(library, "simcuda_calls_total").is_ok();
-        let gpu = Self { table, counts: Counts::default(), simulated };
+        let gpu = Self { table, counts: Counts::default(), simulated, library };
         call!(gpu.cuInit(0)).map_err(|error| error.to_string())?;
         Ok(gpu)
+    }
+
+    /// A function of the driver by its name there, for whoever declares and counts it himself.
+    pub fn symbol(&self, name: &str) -> Result<*mut c_void, GpuError> {
+        lookup(self.library, name)
     }
 
     /// Whether the driver is the simulated one.

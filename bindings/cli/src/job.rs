@@ -66,7 +66,7 @@ pub enum Who {
     Cuddy,
     /// Bare driver calls: cuMemAlloc and cuMemFree
     Driver,
-    /// The driver's own stream-ordered pool: not yet
+    /// The driver's own stream-ordered pool: cuMemAllocAsync and cuMemFreeAsync
     DriverAsync,
 }
 

@@ -10,6 +10,7 @@ pub mod child;
 pub mod cli;
 pub mod demo;
 pub mod doctor;
+pub mod driver_pool;
 pub mod find;
 pub mod fit;
 pub mod gpu;

@@ -4,6 +4,7 @@
 //! `libcuda.so.1`, device 0 is in use, and `memory` bytes of it are the allocator's.
 
 use crate::allocator::{Allocator, DriverCalls};
+use crate::driver_pool::DriverPool;
 use crate::gpu::{Gpu, GpuError};
 use crate::job::{Job, Schedule, Target, Who};
 use crate::library::CuddyLibrary;
@@ -75,8 +76,13 @@ impl Machine {
 
     /// Makes the allocator that the job asks for.
     pub fn allocator<'m>(&'m self, job: &Job) -> Result<Box<dyn Allocator + 'm>, String> {
-        if job.who != Who::Cuddy {
-            return Ok(Box::new(DriverCalls::new(&self.gpu)));
+        match job.who {
+            Who::Cuddy => {}
+            Who::Driver => return Ok(Box::new(DriverCalls::new(&self.gpu))),
+            Who::DriverAsync => {
+                let pool = DriverPool::new(&self.gpu).map_err(|error| error.to_string())?;
+                return Ok(Box::new(pool));
+            }
         }
         let library = CuddyLibrary::new(0);
         if let Some(backing) = job.backing {
@@ -123,8 +129,8 @@ fn refuse_what_needs_the_simulator(job: &Job) -> Result<(), String> {
         "--self-test"
     } else if job.schedule != Schedule::Eager {
         "--schedule"
-    } else if job.who == Who::Driver && job.device_memory.is_some() {
-        "--device-memory with --allocator driver"
+    } else if job.who != Who::Cuddy && job.device_memory.is_some() {
+        "--device-memory with another --allocator than cuddy"
     } else {
         return Ok(());
     };

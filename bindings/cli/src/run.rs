@@ -14,13 +14,6 @@ pub fn replay(args: &ReplayArgs) -> Result<Outcome, String> {
     if args.list {
         return list();
     }
-    if args.allocator == Who::DriverAsync {
-        return Err(
-            "--allocator driver-async is not built yet: the simulated driver has no memory \
-                    pools so far; use cuddy or driver"
-                .to_owned(),
-        );
-    }
     if args.backing.is_some() && args.allocator != Who::Cuddy {
         return Err("--backing is a choice of Cuddy's: it goes with --allocator cuddy".to_owned());
     }

@@ -31,7 +31,7 @@ fn help_says_what_there_is() {
 #[test]
 fn what_cannot_be_done_is_said_on_stderr_with_exit_code_2() {
     let (_folder, bad) = file("bad", b"# gputrace 1\na 0 5 0\na 0 5 0\n");
-    let cases: [(&[&str], &str); 10] = [
+    let cases: [(&[&str], &str); 9] = [
         (&[], "Usage"),
         (&["replay"], "TRACE"),
         (&["replay", "no_such_trace"], "no_such_trace: no such file"),
@@ -43,10 +43,6 @@ fn what_cannot_be_done_is_said_on_stderr_with_exit_code_2() {
         ),
         (&["replay", "--schedule", "lag:x", "synth_checkerboard"], "not a number"),
         (&["replay", "--device-memory", "much", "synth_checkerboard"], "not a size"),
-        (
-            &["replay", "--allocator", "driver-async", "synth_checkerboard"],
-            "driver-async is not built yet",
-        ),
         (
             &["replay", "--allocator", "driver", "--backing", "pages", "synth_checkerboard"],
             "--backing is a choice of Cuddy's",

@@ -58,6 +58,25 @@ fn both_backings_and_bare_driver_calls_serve() {
 }
 
 #[test]
+fn the_drivers_pool_serves_under_every_schedule() {
+    let traces = ["resnet50_prefetch_2streams_multires", "synth_dataframe_query"];
+    for schedule in ["eager", "lazy", "lag:100", "random:1"] {
+        let who = ["--allocator", "driver-async", "--schedule", schedule];
+        for report in replay(&[&who[..], &traces].concat()) {
+            assert_clean(&report);
+            let calls = |name: &str| report["driver_calls"][name].as_u64().unwrap_or(0);
+            assert!(calls("cuMemAllocAsync") > 1000, "{report:#}");
+            assert!(calls("cuMemFreeAsync") <= calls("cuMemAllocAsync"), "{report:#}");
+            assert_eq!(calls("cuMemAlloc"), 0, "{report:#}");
+            // Each use on a further stream is waited for, by an event, before the free.
+            assert_eq!(calls("cuEventRecord"), calls("cuStreamWaitEvent"), "{report:#}");
+            let elsewhere = report["trace"] == "resnet50_prefetch_2streams_multires";
+            assert_eq!(calls("cuStreamWaitEvent") > 0, elsewhere, "{report:#}");
+        }
+    }
+}
+
+#[test]
 fn a_device_that_lags_holds_more() {
     let held = |schedule: &str| {
         let report = &replay(&["--schedule", schedule, "synth_many_streams_pingpong"])[0];

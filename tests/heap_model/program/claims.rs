@@ -2,7 +2,7 @@
 
 use super::{Op, Run};
 use crate::shadow::{Area, Cell, Kind};
-use cuddy::heap::{Growth, PageRun, Request};
+use cuddy::heap::{Growth, Harvest, PageRun, Request};
 use cuddy::types::{Address, Stamp};
 
 impl Run {
@@ -83,7 +83,17 @@ impl Run {
         let bytes = if op.a.is_multiple_of(8) { u64::MAX } else { u64::from(op.a >> 12) };
         let usable = |stamp: Stamp| passed(stamp.stream.0, stamp.epoch);
         let free = |cell: Cell| cell.kind == Kind::Free && !cell.claimed;
-        let runs = self.heap.claim_pages(bytes, &usable).expect("memory");
+        let runs = match op.b & 4 {
+            0 => self.heap.claim_pages(bytes, &usable).expect("memory"),
+            _ => {
+                let mut harvest = Harvest::new(bytes);
+                let effort = 1 + (op.b >> 8) as usize % 5;
+                while !self.heap.claim_some_pages(&mut harvest, &usable, effort).expect("memory") {}
+                let sum: u64 = harvest.runs().iter().map(|run| run.bytes).sum();
+                assert_eq!(harvest.bytes(), sum);
+                harvest.into_runs()
+            }
+        };
         let mut sum: u64 = 0;
         for &run in &runs {
             let (from, to) = (run.address.0, run.address.0 + run.bytes);

@@ -50,6 +50,13 @@ impl Run {
                 releasable += if whole { area.bytes } else { 0 };
             }
         }
+        let mut free = 0;
+        for stream in 0..self.geometry.streams {
+            let mine = self.shadow.sum(self.usable_by(StreamSlot(stream)));
+            assert_eq!(self.heap.holding(StreamSlot(stream)).free, mine, "a stream's free bytes");
+            free += mine;
+        }
+        assert_eq!(free, figures.free);
         let gaps = self.shadow.runs(|cell| cell.kind == Kind::Gap && !cell.claimed);
         assert_eq!(self.heap.largest_gap(), largest(&gaps), "largest gap");
         assert_eq!(self.heap.largest_free_of_any(), most);

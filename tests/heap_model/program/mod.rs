@@ -2,6 +2,7 @@
 //!
 //! A [`Run`] does each on the heap and on the shadow, and compares what they say.
 
+mod adopt;
 mod claims;
 mod compare;
 mod misuse;
@@ -77,6 +78,7 @@ pub struct Seen {
     pub misuse: u64,
     pub host_failures: u64,
     pub full: u64,
+    pub adopted: u64,
 }
 
 impl Seen {
@@ -98,6 +100,7 @@ impl Seen {
         self.misuse += other.misuse;
         self.host_failures += other.host_failures;
         self.full += other.full;
+        self.adopted += other.adopted;
     }
 }
 
@@ -129,7 +132,8 @@ impl Run {
     pub fn step(&mut self, op: Op) {
         let crowded = self.live.len() >= self.geometry.live;
         match op.kind % 32 {
-            0..=8 if !crowded => self.allocate(op, false),
+            0..=6 if !crowded => self.allocate(op, false),
+            7 | 8 if !crowded => self.adopt(op),
             9 if !crowded => self.allocate(op, true),
             0..=15 => self.free(op),
             16 | 17 => self.free_to_limbo(op),
@@ -141,6 +145,7 @@ impl Run {
             27 => self.end_removal(op),
             28 => self.misuse(op),
             29 => self.fail_host(op),
+            30 if op.b >> 30 == 0 => self.give(op),
             30 => self.pass(op),
             _ => self.ranges(op),
         }

@@ -27,6 +27,7 @@ extern "C" {
  *   SIMCUDA_DRIVER=13000          version of the driver: what is newer is not there       (13000)
  *   SIMCUDA_GRANULARITY=2MiB      granularity of virtual memory management                (2MiB)
  *   SIMCUDA_FAULTS=cuMemCreate:3:OUT_OF_MEMORY,...   function, first call, code           (none)
+ *   SIMCUDA_KERNELS=FILE          what kernels use: see simcuda_kernel_accesses           (none)
  *   SIMCUDA_REPORT=stderr|FILE    at exit: findings, calls, virtual time                  (nowhere)
  * A FILE whose name ends in .jsonl gets lines of JSON at its end, from many processes if need be: each
  * has a "process" and an "event", which is "begin" (at cuInit: "program", "checker"), "finding" (when
@@ -97,6 +98,19 @@ uint64_t simcuda_accesses_checked(void);
 /* Launches of kernels whose uses are not known. */
 uint64_t simcuda_unknown_launches(void);
 
+/* Says what a kernel of the program uses, so that its launches are checked like copies: for example
+ *   simcuda_kernel_accesses("scale_float", "write p0 bytes=w2*4, read p1 bytes=w2*4");
+ * In the name, `*` stands for any text (C++ names are mangled). A use is `read` or `write`, an
+ * address, and `bytes=`. A value is `pN`, the eight bytes of parameter N, counted from 0; `wN`, four
+ * bytes; `pN[K]` or `wN[K]`, the same K bytes into a structure; `threads` or `blocks` of the launch;
+ * or a number; joined by `*` and `+`, without blanks. No uses: the kernel uses no memory. What was
+ * said last of a name holds. An address that is not the program's to use is found, and spoils the
+ * context, as on a GPU. The declaration has to fit the kernel: a parameter that it does not have is
+ * read all the same. Launches that pass their parameters in one buffer stay unknown.
+ * SIMCUDA_KERNELS names a file with a line for each kernel: the name, then the uses; # comments. The
+ * report at exit lists the kernels that nothing was said of. */
+int simcuda_kernel_accesses(const char *kernel, const char *uses);
+
 /* Tells the checker that the host wrote or read page-locked memory. */
 int simcuda_host_write(uint64_t address, uint64_t bytes, const char *label);
 int simcuda_host_read(uint64_t address, uint64_t bytes, const char *label);
@@ -147,8 +161,8 @@ int simcuda_used_peak_reset(int device);
 uint64_t simcuda_contexts_created(int device);
 
 /* Live objects: "handles" (references to cuMemCreate's), "mappings", "reservations", "allocations",
- * "host_allocations", "host_registrations", "objects" (of memory, physical), "streams", "events",
- * "contexts", "modules". UINT64_MAX for any other name. */
+ * "imports" (mappings of other processes' memory), "host_allocations", "host_registrations", "objects" (of memory, physical), "streams", "events",
+ * "contexts", "modules", "libraries". UINT64_MAX for any other name. */
 uint64_t simcuda_objects(const char *what);
 
 /* Calls of a driver function, all its variants together. */
@@ -192,7 +206,7 @@ int simcuda_poke(uint64_t address, const void *buffer, uint64_t bytes);
 /* ---- Kernels -----------------------------------------------------------------------------------
  *
  * Any image loads as a module, and a module has every function that is asked of it. These really
- * work on memory; others take 5 us of virtual time and do nothing.
+ * work on memory; others take 5 us of virtual time, and do nothing to it, whatever is declared of them.
  *   simcuda_fill(u64 address, u64 bytes, u8 value)
  *   simcuda_copy(u64 to, u64 from, u64 bytes)
  *   simcuda_add(u64 to, u64 a, u64 b, u64 count)     floats

@@ -25,7 +25,7 @@ const fn cost(fixed: u64, per_mib: u64, per_unit: u64) -> Cost {
 pub const OTHERS: Cost = cost(200, 0, 0);
 
 /// Defaults, in nanoseconds.
-pub const COSTS: [(&str, Cost); 21] = [
+pub const COSTS: [(&str, Cost); 24] = [
     ("cuMemCreate", cost(190_000, 1_500, 0)),
     ("cuMemMap", cost(1_500, 0, 0)),
     ("cuMemSetAccess", cost(36_000, 0, 1_000)),
@@ -36,6 +36,9 @@ pub const COSTS: [(&str, Cost); 21] = [
     ("cuMemAlloc", cost(160_000, 1_000, 0)),
     ("cuMemAllocPitch", cost(160_000, 1_000, 0)),
     ("cuMemFree", cost(150_000, 0, 0)),
+    ("cuMemAllocAsync", cost(1_300, 0, 0)),
+    ("cuMemAllocFromPoolAsync", cost(1_300, 0, 0)),
+    ("cuMemFreeAsync", cost(700, 0, 0)),
     ("cuMemHostAlloc", cost(200_000, 100_000, 0)),
     ("cuMemAllocHost", cost(200_000, 100_000, 0)),
     ("cuMemFreeHost", cost(200_000, 0, 0)),
@@ -98,6 +101,7 @@ impl Books {
     }
 
     /// A call begins.
+    #[inline]
     pub fn count(&mut self, page: usize) -> &Function {
         self.total += 1;
         self.serial += 1;
@@ -106,6 +110,7 @@ impl Books {
     }
 
     /// One page.
+    #[inline]
     pub fn function(&self, page: usize) -> &Function {
         &self.functions[page]
     }

@@ -21,23 +21,43 @@ use std::time::Duration;
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new()));
 static CHANGED: Condvar = Condvar::new();
 static WAITERS: AtomicU64 = AtomicU64::new(0);
-static FORKED: AtomicBool = AtomicBool::new(false);
+/// Why calls are refused, whatever they are: 0 while they are not.
+static REFUSED: AtomicI32 = AtomicI32::new(0);
 static NEXT_THREAD: AtomicU64 = AtomicU64::new(1);
 
+/// This process is a child forked after `cuInit`.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// What a host thread knows of itself: one look-up gives all of it.
+struct Me {
+    /// 0: it has made no call yet.
+    number: Cell<u64>,
+    in_host_function: Cell<bool>,
+}
+
 thread_local! {
-    static THREAD: Cell<u64> = const { Cell::new(0) };
-    pub(crate) static IN_HOST_FUNCTION: Cell<bool> = const { Cell::new(false) };
+    static ME: Me = const { Me { number: Cell::new(0), in_host_function: Cell::new(false) } };
     static HELD: RefCell<Option<MutexGuard<'static, State>>> = const { RefCell::new(None) };
 }
 
 /// The number of this host thread: 1, 2, ... in the order of their first calls, never used twice.
 pub fn thread_number() -> u64 {
-    THREAD.with(|cell| {
-        if cell.get() == 0 {
-            cell.set(NEXT_THREAD.fetch_add(1, Ordering::Relaxed));
+    ME.with(Me::number)
+}
+
+impl Me {
+    #[inline]
+    fn number(&self) -> u64 {
+        if self.number.get() == 0 {
+            self.number.set(NEXT_THREAD.fetch_add(1, Ordering::Relaxed));
         }
-        cell.get()
-    })
+        self.number.get()
+    }
+}
+
+/// Says that this thread begins or ends a host function of the program.
+pub fn in_host_function(now: bool) {
+    ME.with(|me| me.in_host_function.set(now));
 }
 
 /// Takes the lock for the time of a fork: nobody else holds it in the child then.
@@ -51,6 +71,7 @@ extern "C" fn after_fork() {
 }
 
 extern "C" fn in_child() {
+    REFUSED.store(code::NOT_INITIALIZED, Ordering::Relaxed);
     FORKED.store(true, Ordering::Relaxed);
     after_fork();
 }
@@ -62,6 +83,20 @@ pub fn watch_forks() {
     ONCE.call_once(|| {
         // SAFETY: the handlers stay loaded (the library is never unloaded) and let no panic out.
         unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
+    });
+}
+
+extern "C" fn at_exit() {
+    let _ = REFUSED.compare_exchange(0, code::DEINITIALIZED, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// From the first `cuInit` on, the process's exit ends the driver too: whatever runs after that, as
+/// handlers and destructors do that were there before it, finds it shut down.
+pub fn watch_exit() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the handler stays loaded (the library is never unloaded) and cannot panic.
+        unsafe { libc::atexit(at_exit) };
     });
 }
 
@@ -138,10 +173,12 @@ fn lock() -> MutexGuard<'static, State> {
 
 /// Runs an API function's body.
 pub fn enter(site: &'static Site, body: impl FnOnce(&mut Call) -> Outcome) -> Code {
-    if (forked() || IN_HOST_FUNCTION.get()) && !site.needs_nothing() {
-        return if forked() { code::NOT_INITIALIZED } else { code::NOT_PERMITTED };
+    let (thread, in_host_function) = ME.with(|me| (me.number(), me.in_host_function.get()));
+    let refused = REFUSED.load(Ordering::Relaxed);
+    if (refused != 0 || in_host_function) && !site.needs_nothing() {
+        return if refused != 0 { refused } else { code::NOT_PERMITTED };
     }
-    match catch_unwind(AssertUnwindSafe(|| Call::new(site).run(site, body))) {
+    match catch_unwind(AssertUnwindSafe(|| Call::new(site, thread).run(site, body))) {
         Ok(result) => result,
         Err(_) => {
             eprintln!("simcuda: {} panicked: a defect of the simulator", site.symbol);
@@ -162,8 +199,9 @@ pub fn control<T>(failed: T, body: impl FnOnce(&mut Call) -> T) -> T {
 }
 
 impl Call {
-    fn new(site: &Site) -> Self {
-        Self { per_thread: site.per_thread, ..Self::internal(site.symbol) }
+    fn new(site: &Site, thread: u64) -> Self {
+        let (function, per_thread) = (site.symbol, site.per_thread);
+        Self { guard: Some(lock()), thread, function, per_thread, bytes: 0, units: 0 }
     }
 
     /// The lock, for something that is no API call.
@@ -236,7 +274,14 @@ impl Call {
     }
 
     /// Runs what the schedule wants run now.
+    #[inline]
     pub fn drain(&mut self) {
+        if !self.engine.is_quiet() {
+            self.run_due();
+        }
+    }
+
+    fn run_due(&mut self) {
         while let Some((op, work)) = self.engine.poll() {
             self.perform(op, work);
         }
@@ -254,6 +299,18 @@ impl Call {
                 crate::engine::Step::Finished => return,
                 crate::engine::Step::Run(op, work) => self.perform(op, work),
                 crate::engine::Step::Blocked => self.wait_blocked(&mut slept),
+            }
+        }
+    }
+
+    /// Runs an operation and all that it needs, as far as that is possible now; the host learns
+    /// nothing of it.
+    pub fn hasten(&mut self, op: OpKey) {
+        let generation = self.generation;
+        while self.generation == generation {
+            match self.engine.step_hasten(op) {
+                crate::engine::Step::Run(op, work) => self.perform(op, work),
+                crate::engine::Step::Finished | crate::engine::Step::Blocked => return,
             }
         }
     }
@@ -302,6 +359,9 @@ impl Call {
             Body::SpinReal { ns } | Body::Kernel(Kernel::SpinReal { ns }) => {
                 self.hand_off(op, Task::Sleep(Duration::from_nanos(ns)), None);
             }
+            Body::Await(event, record) => {
+                self.hand_off(op, Task::Await(event, record), Some(HOST_FUNCTION));
+            }
             _ => {
                 let result = crate::machine::run(&self.memory, &work);
                 if let Err(fault) = result {
@@ -313,7 +373,8 @@ impl Call {
         }
     }
 
-    /// A context whose work touched what it may not: every later call on it fails.
+    /// A context whose work touched what it may not: every later call on it fails, and so it is with
+    /// whatever context this process makes on the device later. Only a new process helps.
     fn spoil(&mut self, context: u64, fault: Fault) {
         let what = match fault.reason {
             Reason::Poisoned => {
@@ -323,8 +384,9 @@ impl Call {
             Reason::NoAccess => format!("{:#x}, which its device may not touch so", fault.address),
         };
         self.complaint = format!("work touched {what}");
-        if let Some(context) = self.contexts.get_mut(&context) {
-            context.error.get_or_insert(code::ILLEGAL_ADDRESS);
-        }
+        let Some(context) = self.contexts.get_mut(&context) else { return };
+        let error = *context.error.get_or_insert(code::ILLEGAL_ADDRESS);
+        let device = context.device as usize;
+        self.devices[device].error.get_or_insert(error);
     }
 }

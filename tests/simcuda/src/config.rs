@@ -9,7 +9,7 @@ pub const MAX_DEVICES: usize = 64;
 const GIB: u64 = 1 << 30;
 
 /// The keys of `simcuda_configure`; `SIMCUDA_` and upper case in the environment.
-pub const KEYS: [&str; 9] = [
+pub const KEYS: [&str; 10] = [
     "devices",
     "memory",
     "schedule",
@@ -19,6 +19,7 @@ pub const KEYS: [&str; 9] = [
     "faults",
     "granularity",
     "report",
+    "kernels",
 ];
 
 /// The machine.
@@ -42,6 +43,8 @@ pub struct Config {
     pub granularity: u64,
     /// Where a report goes: `stderr`, a file, a journal (`*.jsonl`), or nowhere.
     pub report: String,
+    /// The file that declares what kernels use; empty: none.
+    pub kernels: String,
 }
 
 impl Default for Config {
@@ -56,6 +59,7 @@ impl Default for Config {
             faults: String::new(),
             granularity: 2 << 20,
             report: String::new(),
+            kernels: String::new(),
         }
     }
 }
@@ -91,6 +95,7 @@ impl Config {
             }
             "granularity" => self.granularity = parse_granularity(value)?,
             "report" => self.report = value.to_owned(),
+            "kernels" => self.kernels = value.to_owned(),
             _ => return Err(format!("no such key; there are {}", KEYS.join(", "))),
         }
         Ok(())
@@ -213,13 +218,14 @@ mod tests {
             "cuMemCreate:3:OUT_OF_MEMORY",
             "64KiB",
             "stderr",
+            "kernels.txt",
         ]) {
             assert_eq!(config.set(key, value), Ok(()), "{key}");
         }
         assert_eq!(config.memory_of(0), 8 << 30);
         assert_eq!(config.memory_of(5), 1 << 30);
         assert_eq!(config.schedule, Schedule::Lag(7));
-        for key in KEYS.iter().filter(|k| **k != "report") {
+        for key in KEYS.iter().filter(|k| !["report", "kernels"].contains(k)) {
             assert!(config.set(key, "?:?").is_err(), "{key}");
         }
         let why = config.set("colour", "red").expect_err("no such key");

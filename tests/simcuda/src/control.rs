@@ -120,6 +120,11 @@ pub extern "C" fn simcuda_unknown_launches() -> u64 {
     control(u64::MAX, |call| call.engine.checker_ref().unknown_launches())
 }
 
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn simcuda_kernel_accesses(kernel: *const u8, uses: *const u8) -> i32 {
+    refusable(|call| call.kernels.declare(&name(kernel), &name(uses)))
+}
+
 fn add_fault(function: *const u8, code: i32, when: When) -> i32 {
     refusable(|call| {
         let function = name(function);

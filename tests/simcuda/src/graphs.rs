@@ -63,11 +63,13 @@ impl Node {
     pub fn kind(&self) -> i32 {
         match self {
             Self::Work(task) => match task.body {
-                Body::Kernel(_) | Body::SpinReal { .. } => 0,
+                Body::Kernel(_) | Body::Declared(_) | Body::SpinReal { .. } => 0,
                 Body::Copy { .. } => 1,
                 Body::Fill { .. } => 2,
                 Body::Host(_) => 3,
                 Body::Nothing => 5,
+                Body::Await(..) => 6,
+                Body::Publish(..) => 7,
             },
             Self::Child(_) => 4,
             Self::Empty => 5,

@@ -4,8 +4,9 @@
 //! program; kernels that take real time have a thread each. When such work is over it is finished in
 //! the engine, unless the simulator was reset meanwhile.
 
-use crate::call::{Call, IN_HOST_FUNCTION};
+use crate::call::{Call, in_host_function};
 use crate::engine::OpKey;
+use crate::memory::ipc::SharedEvent;
 use crate::work::HostFunction;
 use std::cell::Cell;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -13,6 +14,9 @@ use std::time::Duration;
 
 /// How long a host function is waited for by the call that found it ready.
 pub const HOST_FUNCTION: Duration = Duration::from_millis(20);
+
+/// How often the event of another process is looked at.
+pub const LOOK: Duration = Duration::from_micros(200);
 
 thread_local! {
     static IN_WORKER: Cell<bool> = const { Cell::new(false) };
@@ -24,6 +28,8 @@ pub enum Task {
     Function(HostFunction),
     /// A kernel that takes real time.
     Sleep(Duration),
+    /// A record of another process that has to be done.
+    Await(SharedEvent, u64),
 }
 
 struct Job {
@@ -58,10 +64,15 @@ impl Job {
     fn run(self) {
         match self.task {
             Task::Sleep(time) => std::thread::sleep(time),
+            Task::Await(event, record) => {
+                while !event.is_over(record) {
+                    std::thread::sleep(LOOK);
+                }
+            }
             Task::Function(function) => {
-                IN_HOST_FUNCTION.set(true);
+                in_host_function(true);
                 call_function(function);
-                IN_HOST_FUNCTION.set(false);
+                in_host_function(false);
             }
         }
         if self.op == OpKey::NONE {
@@ -102,7 +113,7 @@ impl Call {
         let on_worker = IN_WORKER.get();
         match job.task {
             Task::Function(_) => worker(job),
-            Task::Sleep(_) => drop(std::thread::spawn(move || job.run())),
+            Task::Sleep(_) | Task::Await(..) => drop(std::thread::spawn(move || job.run())),
         }
         let Some(mut left) = patience.filter(|_| !on_worker) else { return };
         const ROUND: Duration = Duration::from_millis(1);

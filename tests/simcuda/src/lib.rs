@@ -13,6 +13,7 @@
 
 pub mod api;
 pub mod books;
+pub mod by_handle;
 pub mod call;
 pub mod capture;
 pub mod checker;
@@ -24,6 +25,7 @@ pub mod faults;
 pub mod graphs;
 pub mod hand_off;
 pub mod journal;
+pub mod kernels;
 pub mod machine;
 pub mod memory;
 pub mod report;

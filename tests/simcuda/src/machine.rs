@@ -23,7 +23,14 @@ pub fn run(memory: &Memory, work: &Work) -> Result<(), Fault> {
             view.copy_rows(*to, *from, *width, *rows, staged.as_deref())
         }
         Body::Kernel(kernel) => view.kernel(*kernel),
-        Body::Host(_) | Body::SpinReal { .. } | Body::Nothing => Ok(()),
+        Body::Declared(uses) => {
+            uses.iter().try_for_each(|it| view.check(it.at, it.bytes, it.write))
+        }
+        Body::Publish(event, record) => {
+            event.finish(*record);
+            Ok(())
+        }
+        Body::Host(_) | Body::SpinReal { .. } | Body::Await(..) | Body::Nothing => Ok(()),
     }
 }
 

@@ -56,6 +56,9 @@ pub fn text(call: &mut Call) -> String {
     for function in call.books.called() {
         let _ = writeln!(out, "{:>10} {}", function.calls, function.name);
     }
+    for (name, launches) in unknown(call) {
+        let _ = writeln!(out, "{launches:>10} launches of {name}, whose accesses are not known");
+    }
     for (device, budget) in call.memory.budgets.iter().enumerate() {
         let _ = writeln!(
             out,
@@ -64,6 +67,16 @@ pub fn text(call: &mut Call) -> String {
         );
     }
     out
+}
+
+/// The kernels launched most of those that nothing is known of.
+fn unknown(call: &Call) -> Vec<(&str, u64)> {
+    const MOST: usize = 50;
+    let all = &call.kernels.unknown;
+    let mut all: Vec<_> = all.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+    all.sort_by_key(|&(name, count)| (std::cmp::Reverse(count), name));
+    all.truncate(MOST);
+    all
 }
 
 /// What the checker says. Nothing that was not checked may read as clean.

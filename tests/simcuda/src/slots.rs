@@ -35,17 +35,20 @@ impl<T> Slots<T> {
         self.first + slot as u64 * STEP
     }
 
+    #[inline]
     fn slot(&self, value: u64) -> Option<usize> {
         let past = value.checked_sub(self.first)?;
         past.is_multiple_of(STEP).then_some((past / STEP) as usize)
     }
 
     /// The object of a value.
+    #[inline]
     pub fn get(&self, value: u64) -> Option<&T> {
         self.slots.get(self.slot(value)?)?.as_ref()
     }
 
     /// The same, to change it.
+    #[inline]
     pub fn get_mut(&mut self, value: u64) -> Option<&mut T> {
         let slot = self.slot(value)?;
         self.slots.get_mut(slot)?.as_mut()
@@ -65,6 +68,11 @@ impl<T> Slots<T> {
         self.slots.iter().enumerate().filter_map(move |(i, o)| Some((value(i), o.as_ref()?)))
     }
 
+    /// The objects, to change them.
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().flatten()
+    }
+
     /// How many objects there are.
     pub fn count(&self) -> usize {
         self.slots.len() - self.free.len()
@@ -74,6 +82,15 @@ impl<T> Slots<T> {
     pub fn remove_all(&mut self, gone: impl Fn(&T) -> bool) -> Vec<T> {
         let values: Vec<_> = self.iter().filter(|(_, o)| gone(o)).map(|(v, _)| v).collect();
         values.into_iter().filter_map(|v| self.remove(v)).collect()
+    }
+}
+
+impl<T> std::ops::Index<u64> for Slots<T> {
+    type Output = T;
+
+    /// The object of a value that is known to be there.
+    fn index(&self, value: u64) -> &T {
+        self.get(value).expect("whoever indexes has looked before, under the same lock")
     }
 }
 

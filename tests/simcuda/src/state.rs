@@ -4,12 +4,15 @@
 //! belong to the process.
 
 use crate::books::Books;
+use crate::by_handle::ByHandle;
 use crate::config::Config;
 use crate::engine::capture::Captures;
 use crate::engine::{ContextKey, Engine, EventKey, OpKey, StreamKey, StreamKind, ThreadKey};
 use crate::faults::Faults;
 use crate::graphs::Graphs;
+use crate::kernels::Kernels;
 use crate::memory::Memory;
+use crate::memory::table::Kind;
 use crate::slots::Slots;
 use crate::types::{Code, code};
 use crate::work::Work;
@@ -24,6 +27,8 @@ pub struct Device {
     pub flags: u32,
     /// Contexts created since the beginning.
     pub contexts_created: u64,
+    /// The error of a context that work of this process spoilt there: later ones have it too.
+    pub error: Option<Code>,
 }
 
 /// A live context.
@@ -77,6 +82,8 @@ pub struct Event {
     pub flags: u32,
     /// Whether it was ever recorded.
     pub recorded: bool,
+    /// Its place on a board, if other processes may have it too.
+    pub shared: Option<crate::memory::ipc::SharedEvent>,
 }
 
 /// A loaded module.
@@ -97,6 +104,30 @@ pub struct Function {
     pub context: u64,
     /// Its name, as C wants it.
     pub name: Box<std::ffi::CStr>,
+    /// The attributes that were set.
+    pub attributes: HashMap<i32, i32>,
+    /// The library's kernel that it is, if it is one.
+    pub kernel: Option<u64>,
+}
+
+/// A library: code that belongs to no context.
+#[derive(Debug, Default)]
+pub struct Library {
+    /// The kernels asked for, by name.
+    pub kernels: HashMap<String, u64>,
+    /// Its modules, by context.
+    pub modules: HashMap<u64, u64>,
+}
+
+/// A kernel of a library.
+#[derive(Debug)]
+pub struct LibraryKernel {
+    /// Its library.
+    pub library: u64,
+    /// Its name, as C wants it.
+    pub name: Box<std::ffi::CStr>,
+    /// The attributes that were set, by device and number.
+    pub attributes: HashMap<(u32, i32), i32>,
 }
 
 /// What is known of a host thread.
@@ -131,7 +162,7 @@ pub struct State {
     /// The devices.
     pub devices: Vec<Device>,
     /// Live contexts by handle.
-    pub contexts: BTreeMap<u64, Context>,
+    pub contexts: ByHandle<Context>,
     /// Created streams.
     pub streams: Slots<Stream>,
     /// Events.
@@ -146,6 +177,10 @@ pub struct State {
     pub shown: HashMap<StreamKey, Shown>,
     /// Graphs.
     pub graphs: Graphs,
+    /// Libraries.
+    pub libraries: Slots<Library>,
+    /// Their kernels.
+    pub library_kernels: Slots<LibraryKernel>,
     /// Memory.
     pub memory: Memory,
     /// Order and time.
@@ -154,6 +189,8 @@ pub struct State {
     pub books: Books,
     /// Rules for failing.
     pub faults: Faults,
+    /// What kernels use.
+    pub kernels: Kernels,
     /// Work that runs on another thread.
     pub in_flight: HashSet<OpKey>,
     /// What the last control call complained of.
@@ -181,7 +218,7 @@ impl State {
             started: false,
             generation: 0,
             devices: Vec::new(),
-            contexts: BTreeMap::new(),
+            contexts: ByHandle::default(),
             streams: Slots::new(1),
             events: Slots::new(2),
             modules: Slots::new(3),
@@ -189,10 +226,13 @@ impl State {
             captures: Captures::default(),
             shown: HashMap::new(),
             graphs: Graphs::default(),
+            libraries: Slots::new(20),
+            library_kernels: Slots::new(21),
             memory: Memory::empty(),
             engine: Engine::new(),
             books: Books::default(),
             faults: Faults::default(),
+            kernels: Kernels::default(),
             in_flight: HashSet::new(),
             complaint: String::new(),
             threads: Vec::new(),
@@ -221,6 +261,14 @@ impl State {
                 code::INVALID_VALUE
             })?;
         }
+        if !config.kernels.is_empty() {
+            let file = &config.kernels;
+            let text = std::fs::read_to_string(file).map_err(|why| why.to_string());
+            text.and_then(|text| self.kernels.declare_all(&text)).map_err(|why| {
+                eprintln!("simcuda: SIMCUDA_KERNELS={file}: {why}");
+                code::INVALID_VALUE
+            })?;
+        }
         self.config = config;
         self.started = true;
         Ok(())
@@ -241,6 +289,7 @@ impl State {
     }
 
     /// The record of a host thread.
+    #[inline]
     pub fn thread(&mut self, number: u64) -> &mut Thread {
         let index = number as usize;
         if self.threads.len() <= index {
@@ -250,6 +299,7 @@ impl State {
     }
 
     /// The engine's key of a host thread.
+    #[inline]
     pub fn thread_key(&mut self, number: u64) -> ThreadKey {
         if let Some(key) = self.thread(number).key {
             return key;
@@ -288,7 +338,7 @@ impl State {
             primary,
             legacy: (legacy, self.unique()),
             per_thread: HashMap::new(),
-            error: None,
+            error: self.devices[device as usize].error,
             limits: BTreeMap::new(),
             cache_config: 0,
         };
@@ -304,10 +354,10 @@ impl State {
             self.graphs.remove(graph);
         }
         for mapping in self.memory.of_context(handle) {
-            let gone = if mapping.is_host() {
-                self.memory.remove_host(mapping.start)
-            } else {
-                self.memory.free(mapping.start)
+            let gone = match mapping.kind {
+                Kind::Imported => self.memory.remove_import(mapping.start),
+                _ if mapping.is_host() => self.memory.remove_host(mapping.start),
+                _ => self.memory.free(mapping.start),
             };
             if let Some(object) = gone {
                 self.engine.checker().object_gone(object);
@@ -318,9 +368,13 @@ impl State {
         }
         for event in self.events.remove_all(|e| e.context == handle) {
             self.engine.destroy_event(event.key);
+            event.shared.iter().for_each(|shared| shared.destroy());
         }
         self.modules.remove_all(|m| m.context == handle);
         self.functions.remove_all(|f| f.context == handle);
+        for library in self.libraries.values_mut() {
+            library.modules.remove(&handle);
+        }
         self.memory.table.forget_context(handle);
         self.engine.destroy_context(context.key);
     }
@@ -335,6 +389,7 @@ impl State {
             "graphs" => Some(self.graphs.graphs.count() as u64),
             "graph_execs" => Some(self.graphs.execs.count() as u64),
             "user_objects" => Some(self.graphs.objects.count() as u64),
+            "libraries" => Some(self.libraries.count() as u64),
             _ => self.memory.count(what),
         }
     }

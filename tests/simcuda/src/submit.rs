@@ -115,7 +115,7 @@ impl Call {
             self.write_down(stream, body, duration_ns, label());
             return OpKey::NONE;
         }
-        let engine = !matches!(body, Body::Kernel(_));
+        let engine = !matches!(body, Body::Kernel(_) | Body::Declared(_));
         let actor = Actor { device: stream.device, context: stream.context, engine };
         let on = self.engine.checker_ref().is_on();
         let (accesses, wrong) = if on { self.judge(actor, &body) } else { Default::default() };
@@ -126,7 +126,13 @@ impl Call {
         };
         let unknown_accesses = matches!(body, Body::Kernel(Kernel::Unknown));
         let said = wrong.map(|_| label.clone());
-        let work = Work { actor, body, poisoned: wrong.is_some() };
+        let withdrawn = self.withdrawn(&accesses, &label);
+        // What is free in a memory pool is still mapped: a GPU does not fault there.
+        let poisoned = wrong.is_some_and(|w| {
+            let found = self.memory.table.find(w.fault.address);
+            !found.is_some_and(|m| m.kind == Kind::Pool && w.fault.reason == Reason::Unmapped)
+        });
+        let work = Work { actor, body, poisoned };
         let job = Job { work, accesses, duration_ns, label, unknown_accesses };
         let thread = self.key();
         let op = match gate {
@@ -136,7 +142,31 @@ impl Call {
         if let (Some(wrong), Some(label)) = (wrong, said) {
             self.report(wrong, stream, op, &label);
         }
+        for report in withdrawn {
+            self.engine.checker().report(Report { second_op: op.0, ..report });
+        }
         op
+    }
+
+    /// Uses of imported memory that its exporter has freed. The bytes are still there, so the work
+    /// runs: what it finds is not defined.
+    fn withdrawn(&mut self, accesses: &[Access], label: &str) -> Vec<Report> {
+        if accesses.is_empty() || !self.memory.ipc.imports() {
+            return Vec::new();
+        }
+        let thread = self.thread;
+        let report = |access: &Access, why| Report {
+            kind: ReportKind::UseAfterFree,
+            first: why,
+            second: format!("use by {label}, host thread {thread}"),
+            object: access.object,
+            object_label: "imported by cuIpcOpenMemHandle".to_owned(),
+            offset: access.offset,
+            bytes: access.bytes,
+            ..Report::default()
+        };
+        let lost = |it: &Access| self.memory.withdrawn(it.object).map(|why| report(it, why));
+        accesses.iter().filter_map(lost).collect()
     }
 
     /// Queues work and waits for it.

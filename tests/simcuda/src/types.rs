@@ -16,10 +16,12 @@ pub mod code {
     pub const INVALID_VALUE: Code = 1;
     pub const OUT_OF_MEMORY: Code = 2;
     pub const NOT_INITIALIZED: Code = 3;
+    pub const DEINITIALIZED: Code = 4;
     pub const NO_DEVICE: Code = 100;
     pub const INVALID_DEVICE: Code = 101;
     pub const INVALID_IMAGE: Code = 200;
     pub const INVALID_CONTEXT: Code = 201;
+    pub const MAP_FAILED: Code = 205;
     pub const ALREADY_MAPPED: Code = 208;
     pub const UNSUPPORTED_LIMIT: Code = 215;
     pub const FILE_NOT_FOUND: Code = 301;
@@ -155,4 +157,42 @@ pub struct UpdateResult {
     pub error_node: u64,
     /// The other end of an edge at fault.
     pub error_from_node: u64,
+/// `CUmemPoolProps`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PoolProperties {
+    /// 1 = pinned.
+    pub kind: i32,
+    /// A set of handle types: 1 = POSIX file descriptor.
+    pub handle_types: i32,
+    /// Where the memory lies.
+    pub location: Location,
+    /// Unused (Windows).
+    pub win32_security_attributes: usize,
+    /// The most that the pool may hold; 0 = as much as the device has.
+    pub max_size: usize,
+    /// Intended use; given back as it came.
+    pub usage: u16,
+    /// Zeroes.
+    pub reserved: [u8; 54],
+}
+
+impl PoolProperties {
+    /// A device's default pool.
+    pub fn of_device(device: u32) -> Self {
+        Self {
+            kind: 1,
+            handle_types: 0,
+            location: Location { kind: LOCATION_DEVICE, id: device as i32 },
+            win32_security_attributes: 0,
+            max_size: 0,
+            usage: 0,
+            reserved: [0; 54],
+        }
+    }
+
+    /// The most bytes that the pool may hold.
+    pub fn most(&self) -> u64 {
+        if self.max_size == 0 { u64::MAX } else { self.max_size as u64 }
+    }
 }

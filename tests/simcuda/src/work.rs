@@ -5,6 +5,8 @@
 //! is really gone.
 
 use crate::checker::AccessKind::{self, Read, Write};
+use crate::kernels::Use;
+use crate::memory::ipc::SharedEvent;
 use crate::memory::table::Actor;
 
 /// One piece of work.
@@ -52,6 +54,8 @@ pub enum Body {
     },
     /// A kernel.
     Kernel(Kernel),
+    /// A kernel that is known by what it uses; it changes nothing.
+    Declared(Vec<Use>),
     /// A function of the program.
     Host(HostFunction),
     /// A kernel that takes real time.
@@ -59,6 +63,10 @@ pub enum Body {
         /// How long.
         ns: u64,
     },
+    /// A record of an interprocess event is done.
+    Publish(SharedEvent, u64),
+    /// Waits for a record that another process made.
+    Await(SharedEvent, u64),
     /// Nothing.
     Nothing,
 }
@@ -180,7 +188,9 @@ impl Body {
                 plane(*to, *width, *rows, Write, each);
             }
             Self::Kernel(kernel) => kernel.uses(each),
+            Self::Declared(uses) => uses.iter().for_each(|it| each(it.at, it.bytes, it.kind())),
             Self::Host(_) | Self::SpinReal { .. } | Self::Nothing => {}
+            Self::Publish(..) | Self::Await(..) => {}
         }
     }
 }

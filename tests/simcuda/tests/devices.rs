@@ -184,9 +184,6 @@ fn the_capture_mode_of_a_thread_is_exchanged() {
     let mut status = 9;
     ok!(s.cuStreamIsCapturing(0, &mut status));
     assert_eq!(status, 0);
-
-    let mut address = 0;
-    assert_eq!(s.cuMemAllocManaged(&mut address, 512, 1), NOT_SUPPORTED);
 }
 
 #[test]

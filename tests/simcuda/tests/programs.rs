@@ -133,6 +133,14 @@ fn a_forked_child_cannot_use_the_driver_and_its_parent_can() {
 }
 
 #[test]
+fn after_its_shutdown_the_driver_answers_deinitialized() {
+    let program = compile("exit", "deinitialized");
+    let (output, out, err) = run(&program, &[], &[]);
+    assert!(output.status.success(), "{err}");
+    assert_eq!((out.as_str(), err.as_str()), ("before 0\nafter 4 0\n", ""));
+}
+
+#[test]
 fn a_wrong_environment_is_a_clear_error() {
     let program = compile("saxpy", "wrong");
     for (key, value) in

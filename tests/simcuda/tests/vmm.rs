@@ -209,8 +209,14 @@ fn access_must_be_set_before_use() {
     assert!(reports.len() == 1 && reports[0].contains("cuMemSetAccess"), "{reports:?}");
     let mut address = 0;
     assert_eq!(s.cuMemAlloc_v2(&mut address, 512), ILLEGAL_ADDRESS, "the context stays spoilt");
-    ok!(s.cuDevicePrimaryCtxReset_v2(0));
-    s.use_device(0);
+}
+
+#[test]
+fn read_only_access_is_for_reading() {
+    let s = session(&[("checker", "log")]);
+    let range = s.reserve(PAGE);
+    let page = s.create(PAGE, 0);
+    ok!(s.cuMemMap(range, PAGE, 0, page, 0));
     s.grant(range, PAGE, 0, 1);
     s.launch("simcuda_touch", &[range, SPAN, 0], 0);
     ok!(s.cuCtxSynchronize());
@@ -290,18 +296,22 @@ fn use_of_what_was_unmapped_names_who_did_it() {
     );
     assert!(reports[0].contains("simcuda_fill"), "{reports:?}");
     assert_eq!(s.cuStreamSynchronize(0), ILLEGAL_ADDRESS);
-    ok!(s.cuDevicePrimaryCtxReset_v2(0));
-    s.use_device(0);
+}
+
+#[test]
+fn use_of_what_was_never_mapped_is_told_from_use_after_free() {
+    let s = session(&[("checker", "log")]);
+    let range = s.reserve(2 * PAGE);
     s.launch("simcuda_fill", &[range + SPAN, 8, 1], 0);
     assert_eq!(s.cuCtxSynchronize(), ILLEGAL_ADDRESS);
-    assert!(s.sim.reports()[1].contains("unmapped"), "{:?}", s.sim.reports());
+    assert!(s.sim.reports()[0].contains("unmapped"), "{:?}", s.sim.reports());
+    drop(s);
+    let s = session(&[("checker", "log")]);
     let old = s.reserve(PAGE);
     ok!(s.cuMemAddressFree(old, PAGE));
     assert_eq!(s.reserve(PAGE), old);
-    ok!(s.cuDevicePrimaryCtxReset_v2(0));
-    s.use_device(0);
     s.launch("simcuda_fill", &[old, 8, 1], 0);
-    assert!(s.sim.reports()[2].contains("unmapped"), "reserved anew: {:?}", s.sim.reports());
+    assert!(s.sim.reports()[0].contains("unmapped"), "reserved anew: {:?}", s.sim.reports());
 }
 
 #[test]

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 /// The program's process; 0 before it is known.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
+/// A signal that came before that; 0: none.
+static EARLY: AtomicI32 = AtomicI32::new(0);
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +35,10 @@ impl Status {
 }
 
 extern "C" fn hand_on(signal: i32) {
-    let program = PROGRAM.load(Ordering::Relaxed);
-    if program > 0 {
+    let program = PROGRAM.load(Ordering::SeqCst);
+    if program == 0 {
+        EARLY.store(signal, Ordering::SeqCst);
+    } else {
         // SAFETY: `kill` may be called in a signal handler; the process is our own child, which has
         // not been waited for while its number stands here.
         unsafe { libc::kill(program, signal) };
@@ -58,8 +62,12 @@ pub fn run(command: &mut Command) -> io::Result<Status> {
         handle(signal, hand_on);
     }
     let mut child = command.spawn()?;
-    PROGRAM.store(child.id() as i32, Ordering::Relaxed);
+    PROGRAM.store(child.id() as i32, Ordering::SeqCst);
+    match EARLY.swap(0, Ordering::SeqCst) {
+        0 => {}
+        early => hand_on(early),
+    }
     let status = child.wait();
-    PROGRAM.store(0, Ordering::Relaxed);
+    PROGRAM.store(0, Ordering::SeqCst);
     status.map(Status)
 }

@@ -119,6 +119,7 @@ functions! {
     simcuda_reports_clear: fn();
     simcuda_accesses_checked: fn() -> u64;
     simcuda_unknown_launches: fn() -> u64;
+    simcuda_kernel_accesses: fn(Text, Text) -> i32;
     simcuda_fault: fn(Text, u64, u64, i32, i32) -> i32;
     simcuda_fault_random: fn(Text, u64, u64, i32) -> i32;
     simcuda_faults_clear: fn();
@@ -273,6 +274,12 @@ impl Sim {
     /// Launches whose accesses nobody knows.
     pub fn unknown_launches(&self) -> u64 {
         call!(self.simcuda_unknown_launches())
+    }
+
+    /// Says what a kernel uses: `("scale_*", "write p0 bytes=w2*4")`; `include/simcuda.h` says how.
+    pub fn kernel_accesses(&self, kernel: &str, uses: &str) -> Result<()> {
+        let (kernel, uses) = (c_string(kernel)?, c_string(uses)?);
+        self.check(call!(self.simcuda_kernel_accesses(kernel.as_ptr(), uses.as_ptr())))
     }
 
     /// Makes call `first` of a function fail, counted from now, and every `every`-th after it

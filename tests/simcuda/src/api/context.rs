@@ -62,7 +62,7 @@ exports! {
     };
     fn cuCtxSetFlags(flags: u32) |call| {
         let context = call.current()?;
-        require(flags & !0xff == 0, code::INVALID_VALUE)?;
+        require(primary::are_flags(flags), code::INVALID_VALUE)?;
         if let Some(context) = call.contexts.get_mut(&context) {
             context.flags = flags;
         }
@@ -116,6 +116,10 @@ exports! {
         }
         Ok(())
     };
+    fn cuFlushGPUDirectRDMAWrites(target: i32, scope: i32) |call| {
+        call.context()?;
+        require(target == 0 && matches!(scope, 100 | 200), code::INVALID_VALUE)
+    };
     fn cuCtxResetPersistingL2Cache() |call| call.context().map(|_| ());
     fn cuThreadExchangeStreamCaptureMode(mode: *mut i32) |call| {
         call.started()?;
@@ -156,7 +160,7 @@ pub fn given_or_current(call: &mut Call, context: u64) -> Result<u64, Code> {
 fn create(call: &mut Call, context: *mut u64, flags: u32, device: i32) -> Outcome {
     let device = call.device(device)?;
     wanted(context)?;
-    require(flags & !0xff == 0, code::INVALID_VALUE)?;
+    require(primary::are_flags(flags), code::INVALID_VALUE)?;
     let key = call.key();
     let handle = call.create_context(key, device, flags, false);
     let thread = call.thread;
@@ -195,5 +199,6 @@ fn pop(call: &mut Call, context: *mut u64) -> Outcome {
 fn synchronize(call: &mut Call, context: u64) -> Outcome {
     call.no_capture_in(context)?;
     call.wait(Target::Context(call.contexts[&context].key));
+    super::pool::synchronised(call);
     call.healthy(context)
 }

@@ -140,9 +140,10 @@ fn attribute_of(call: &Call, attribute: i32, device: u32) -> Result<i32, Code> {
         78..=80 => 1,            // stream priorities, L1 caching
         81 => 228 << 10,         // shared memory of a multiprocessor
         82 => 64 << 10,          // registers of a multiprocessor
-        83 => 0,                 // managed memory
+        83 => 1,                 // managed memory
         85 => device as i32,     // board group
         90 => 1,                 // compute preemption
+        89 => 1,                 // and by host and device at once
         91 => 1,                 // registered host memory keeps its address
         95 => 1,                 // cooperative launch
         97 => 227 << 10,         // shared memory of a block, opt-in
@@ -152,6 +153,8 @@ fn attribute_of(call: &Call, attribute: i32, device: u32) -> Result<i32, Code> {
         106 => 32,               // blocks of a multiprocessor
         111 => 1 << 10,          // reserved shared memory
         113 => 1,                // read-only registration
+        115 => 1,                // memory pools
+        119 => 1,                // of them, to be shared as file descriptors
         120 => 1,                // clusters
         134 => 0,                // host NUMA node
         131 => -1,               // device NUMA node
@@ -165,7 +168,7 @@ fn attribute_of(call: &Call, attribute: i32, device: u32) -> Result<i32, Code> {
         | 52..=74
         | 77
         | 84
-        | 86..=89
+        | 86..=88
         | 92..=94
         | 96
         | 98
@@ -175,7 +178,8 @@ fn attribute_of(call: &Call, attribute: i32, device: u32) -> Result<i32, Code> {
         | 105
         | 107..=110
         | 112
-        | 114..=119
+        | 114
+        | 116..=118
         | 121..=130
         | 132
         | 133

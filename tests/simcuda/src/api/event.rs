@@ -5,8 +5,12 @@ use super::{exports, put, require, wanted};
 use crate::call::Call;
 use crate::engine::{EventKey, Status, Target};
 use crate::graphs::Node;
+use crate::hand_off::LOOK;
+use crate::memory::ipc::SharedEvent;
 use crate::state::Event;
+use crate::submit::StreamRef;
 use crate::types::{Code, Outcome, code};
+use crate::work::Body;
 
 exports! {
     fn cuEventCreate(event: *mut u64, flags: u32) |call| {
@@ -16,7 +20,11 @@ exports! {
         require(flags & !7 == 0 && !interprocess_with_timing, code::INVALID_VALUE)?;
         let owner = call.contexts[&context].key;
         let key = call.engine.create_event(owner);
-        let handle = call.events.insert(Event { key, context, flags, recorded: false });
+        let shared = match flags & INTERPROCESS {
+            0 => None,
+            _ => Some(call.memory.ipc.create_event()?),
+        };
+        let handle = call.events.insert(Event { key, context, flags, recorded: false, shared });
         put(event, handle)
     };
     fn cuEventDestroy(event: u64) |call| destroy(call, event);
@@ -30,16 +38,26 @@ exports! {
         record(call, event, stream, flags)
     };
     fn cuEventQuery(event: u64) |call| {
-        let (event, context) = find(call, event)?;
+        let (handle, (event, context)) = (event, find(call, event)?);
         call.drain();
+        if foreign(call, handle)?.is_some() {
+            return Err(code::NOT_READY);
+        }
         let key = call.key();
         let status = call.engine.query_event(key, event);
         call.healthy(context)?;
         require(status == Status::Done, code::NOT_READY)
     };
     fn cuEventSynchronize(event: u64) |call| {
-        let (event, context) = find(call, event)?;
+        let (handle, (event, context)) = (event, find(call, event)?);
+        if let Some((shared, record)) = foreign(call, handle)? {
+            while !shared.is_over(record) {
+                call.sleep(LOOK);
+            }
+            return call.healthy(context);
+        }
         call.wait(Target::Event(event));
+        super::pool::synchronised(call);
         call.healthy(context)
     };
     fn cuEventElapsedTime(ms: *mut f32, start: u64, end: u64) |call| elapsed(call, ms, start, end);
@@ -53,6 +71,7 @@ exports! {
         let owner = call.contexts[&context].key;
         let event = call.events.get_mut(event).ok_or(code::INVALID_HANDLE)?;
         require(event.context == context, code::INVALID_HANDLE)?;
+        require(event.shared.is_none(), code::NOT_SUPPORTED)?;
         event.recorded = true;
         let (event, thread) = (event.key, call.key());
         call.captures.forget_event(event);
@@ -63,7 +82,9 @@ exports! {
         let context = given_or_current(call, context)?;
         call.healthy(context)?;
         let owner = call.contexts[&context].key;
-        let event = call.events.get(event).ok_or(code::INVALID_HANDLE)?.key;
+        let event = call.events.get(event).ok_or(code::INVALID_HANDLE)?;
+        require(event.shared.is_none(), code::NOT_SUPPORTED)?;
+        let event = event.key;
         if let Some(capture) = call.captures.recorded_in(event) {
             return Err(call.spoil_captures(capture.as_slice(), code::CAPTURE_UNSUPPORTED));
         }
@@ -88,7 +109,27 @@ fn destroy(call: &mut Call, event: u64) -> Outcome {
     let event = call.events.remove(event).ok_or(code::INVALID_HANDLE)?;
     call.captures.forget_event(event.key);
     call.engine.destroy_event(event.key);
+    event.shared.iter().for_each(SharedEvent::destroy);
     Ok(())
+}
+
+/// `CU_EVENT_INTERPROCESS`.
+const INTERPROCESS: u32 = 4;
+
+/// The event's last record, if another process made it and it is not done yet.
+pub fn foreign(call: &Call, event: u64) -> Result<Option<(SharedEvent, u64)>, Code> {
+    let event = call.events.get(event).ok_or(code::INVALID_HANDLE)?;
+    let shared = event.shared.as_ref();
+    Ok(shared.and_then(|shared| Some((shared.clone(), shared.pending()?))))
+}
+
+/// Tells the other processes of a record. What it depends on is run at once as far as it can be: the
+/// others wait for it, and nobody here may ever.
+fn publish(call: &mut Call, stream: &StreamRef, shared: SharedEvent) {
+    let record = shared.record();
+    let label = || format!("the end of record {record} of an interprocess event");
+    let op = call.submit(stream, Body::Publish(shared, record), 0, label);
+    call.hasten(op);
 }
 
 fn record(call: &mut Call, event: u64, stream: u64, flags: u32) -> Outcome {
@@ -101,12 +142,15 @@ fn record(call: &mut Call, event: u64, stream: u64, flags: u32) -> Outcome {
         return call.capture_node(&stream, Node::EventRecord(event)).map(|_| ());
     }
     found.recorded = true;
-    let (event, thread) = (found.key, call.key());
+    let (event, shared, thread) = (found.key, found.shared.clone(), call.key());
     call.captures.record(stream.key, event);
     if capturing {
         return Ok(());
     }
     call.engine.record(thread, event, stream.key);
+    if let Some(shared) = shared {
+        publish(call, &stream, shared);
+    }
     Ok(())
 }
 

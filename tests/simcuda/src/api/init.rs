@@ -1,7 +1,7 @@
 //! Initialisation and versions.
 
 use super::{exports, put, require};
-use crate::call::watch_forks;
+use crate::call::{watch_exit, watch_forks};
 use crate::types::code;
 
 exports! {
@@ -10,6 +10,7 @@ exports! {
         if !call.started {
             call.start()?;
             watch_forks();
+            watch_exit();
             crate::report::begin(call);
         }
         require(!call.devices.is_empty(), code::NO_DEVICE)

@@ -1,58 +1,66 @@
 //! Kernel launches.
 
+use super::function::{self, DYNAMIC_SHARED};
 use super::{exports, get, require};
 use crate::call::Call;
 use crate::graphs::KernelCall;
+use crate::kernels::Launch;
 use crate::types::{Code, LaunchConfig, Outcome, code};
-use crate::work::{Body, Kernel, signature};
+use crate::work::{Body, KERNEL_NS, Kernel, signature};
 
 exports! {
     fn cuLaunchKernel, fn cuLaunchKernel_ptsz (
         function: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32,
         stream: u64, parameters: *const *const u8, extra: *const u64,
     ) |call| {
-        launch(call, function, [gx, gy, gz], [bx, by, bz], shared, stream, parameters, extra)
+        let sizes = ([gx, gy, gz], [bx, by, bz], shared);
+        launch(call, function, sizes, stream, parameters, extra)
     };
     fn cuLaunchKernelEx, fn cuLaunchKernelEx_ptsz (
         config: *const LaunchConfig, function: u64, parameters: *const *const u8, extra: *const u64,
     ) |call| {
         call.started()?;
         let c = get(config)?;
-        launch(call, function, c.grid, c.block, c.shared_bytes, c.stream, parameters, extra)
+        launch(call, function, (c.grid, c.block, c.shared_bytes), c.stream, parameters, extra)
     };
     fn cuLaunchCooperativeKernel, fn cuLaunchCooperativeKernel_ptsz (
         function: u64, gx: u32, gy: u32, gz: u32, bx: u32, by: u32, bz: u32, shared: u32,
         stream: u64, parameters: *const *const u8,
     ) |call| {
-        let none = std::ptr::null();
-        launch(call, function, [gx, gy, gz], [bx, by, bz], shared, stream, parameters, none)
+        let sizes = ([gx, gy, gz], [bx, by, bz], shared);
+        launch(call, function, sizes, stream, parameters, std::ptr::null())
     };
 }
 
 fn launch(
     call: &mut Call,
     function: u64,
-    grid: [u32; 3],
-    block: [u32; 3],
-    shared: u32,
+    (grid, block, shared): ([u32; 3], [u32; 3], u32),
     stream: u64,
     parameters: *const *const u8,
     extra: *const u64,
 ) -> Outcome {
     let stream = call.stream(stream)?;
-    let name = &call.functions.get(function).ok_or(code::INVALID_HANDLE)?.name;
-    let name = name.to_string_lossy().into_owned();
-    require(grid.iter().chain(&block).all(|n| *n > 0), code::INVALID_VALUE)?;
+    let function = function::resolve(call, function)?;
+    require(call.functions[function].context == stream.context, code::INVALID_HANDLE)?;
+    let name = call.functions[function].name.to_string_lossy().into_owned();
+    let room = function::attribute(call, function, DYNAMIC_SHARED)?;
+    require(i64::from(shared) <= i64::from(room), code::INVALID_VALUE)?;
+    require(parameters.is_null() || extra.is_null(), code::INVALID_VALUE)?;
+    let within = |sizes: [u32; 3], most: [u32; 3]| {
+        sizes.iter().zip(most).all(|(&n, most)| (1..=most).contains(&n))
+    };
+    let fits = within(grid, [i32::MAX as u32, 65_535, 65_535]) && within(block, [1024, 1024, 64]);
+    require(fits, code::INVALID_VALUE)?;
     let threads = block.iter().try_fold(1u32, |n, b| n.checked_mul(*b));
     require(threads.is_some_and(|n| n <= 1024), code::INVALID_VALUE)?;
-    let (kernel, values) = match signature(&name) {
-        Some(widths) => {
-            let values =
-                if extra.is_null() { listed(parameters, widths)? } else { packed(extra, widths)? };
-            (Kernel::new(&name, &values), values)
-        }
-        None => (Kernel::Unknown, Vec::new()),
+    let Some(widths) = signature(&name) else {
+        let body = declared(call, &name, &Given { grid, block, parameters });
+        call.submit(&stream, body, KERNEL_NS, || format!("kernel {name}"));
+        return Ok(());
     };
+    let values = if extra.is_null() { listed(parameters, widths)? } else { packed(extra, widths)? };
+    let kernel = Kernel::new(&name, &values);
     let capture = call.is_capturing(&stream).then(|| KernelCall {
         function,
         grid,
@@ -72,6 +80,41 @@ fn launch(
     }
     call.submit(&stream, Body::Kernel(kernel), kernel.duration_ns(), label);
     Ok(())
+}
+
+/// A kernel of the program's own: known by what was declared of it, or not at all.
+fn declared(call: &mut Call, name: &str, launch: &Given) -> Body {
+    let uses = call.kernels.find(name).and_then(|uses| uses.of(launch));
+    uses.map(Body::Declared).unwrap_or_else(|| {
+        call.kernels.count_unknown(name);
+        Body::Kernel(Kernel::Unknown)
+    })
+}
+
+/// What a launch gives to a declaration. Parameters in one buffer are not read: where one lies in it
+/// depends on the widths of those before it, which a declaration does not say.
+struct Given {
+    grid: [u32; 3],
+    block: [u32; 3],
+    parameters: *const *const u8,
+}
+
+impl Launch for Given {
+    fn parameter(&self, index: usize, offset: usize, width: usize) -> Option<u64> {
+        let at = get(self.parameters.wrapping_add(index)).ok()?;
+        if at.is_null() {
+            return None;
+        }
+        read(at.wrapping_add(offset), width).ok()
+    }
+
+    fn blocks(&self) -> u64 {
+        self.grid.iter().fold(1, |n, b| n.saturating_mul(u64::from(*b)))
+    }
+
+    fn threads(&self) -> u64 {
+        self.block.iter().fold(self.blocks(), |n, b| n.saturating_mul(u64::from(*b)))
+    }
 }
 
 /// Parameters as a list of pointers to their values.

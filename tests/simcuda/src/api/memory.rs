@@ -1,5 +1,6 @@
 //! Device memory: allocations and what is left.
 
+use super::ipc::still_imported;
 use super::{exports, put, put_if, require, wanted};
 use crate::call::Call;
 use crate::checker::{Access, AccessKind};
@@ -36,7 +37,13 @@ exports! {
     fn cuMemGetAddressRange_v2(base: *mut u64, bytes: *mut usize, address: u64) |call| {
         call.context()?;
         let mapping = call.memory.table.find(address).ok_or(code::NOT_FOUND)?;
-        let (start, size) = (mapping.start, mapping.bytes);
+        let (start, size) = match mapping.kind {
+            Kind::Pool => {
+                let block = call.memory.table.block(address).ok_or(code::NOT_FOUND)?;
+                (block.start, block.bytes)
+            }
+            _ => (mapping.start, mapping.bytes),
+        };
         put_if(base, start)?;
         put_if(bytes, size as usize)
     };
@@ -99,13 +106,28 @@ fn free(call: &mut Call, address: u64) -> Outcome {
     if address == 0 {
         return Ok(());
     }
-    let ours = |m: &&Mapping| m.start == address && m.kind == Kind::Device;
+    if let Some(block) = call.memory.table.block(address).copied() {
+        require(block.start == address, code::INVALID_VALUE)?;
+        super::pool::free_now(call, block);
+        return Ok(());
+    }
+    if call.memory.is_imported_block(address)
+        && let Some(mapping) = call.memory.table.find(address).cloned()
+    {
+        destroy_access(call, &mapping);
+        let gone = call.memory.remove_block_import(address);
+        forget(call, gone);
+        return Ok(());
+    }
+    let ours = |m: &&Mapping| m.start == address && matches!(m.kind, Kind::Device | Kind::Managed);
     let mapping =
         call.memory.table.find(address).filter(ours).cloned().ok_or(code::INVALID_VALUE)?;
     implied_wait(call, &mapping);
     call.healthy(current)?;
     let still = |m: &&Mapping| m.buffer == mapping.buffer;
     call.memory.table.find(address).filter(still).ok_or(code::INVALID_VALUE)?;
+    let open_in = call.memory.ipc.open_in(mapping.object);
+    still_imported(call, mapping.object, address, mapping.bytes, open_in);
     destroy_access(call, &mapping);
     let gone = call.memory.free(address);
     forget(call, gone);

@@ -1,6 +1,6 @@
-//! Modules and functions. Any image loads; a module has every function that is asked of it.
+//! Modules. Any image loads; a module has every function that is asked of it.
 
-use super::{exports, get, put, put_if, require, wanted};
+use super::{exports, get, put, require, wanted};
 use crate::call::Call;
 use crate::state::{Function, Module};
 use crate::types::{Code, Outcome, code};
@@ -63,71 +63,6 @@ exports! {
         call.started()?;
         put(mode, 2)
     };
-    fn cuFuncGetAttribute(value: *mut i32, attribute: i32, function: u64) |call| {
-        call.started()?;
-        require(call.functions.get(function).is_some(), code::INVALID_HANDLE)?;
-        match attribute {
-            0 => put(value, 1024),
-            4 => put(value, 32),
-            5 | 6 => put(value, 90),
-            1..=15 => put(value, 0),
-            _ => Err(code::INVALID_VALUE),
-        }
-    };
-    fn cuFuncSetAttribute(function: u64, attribute: i32, value: i32) |call| {
-        let _ = value;
-        call.started()?;
-        require(call.functions.get(function).is_some(), code::INVALID_HANDLE)?;
-        require((0..=15).contains(&attribute), code::INVALID_VALUE)
-    };
-    fn cuFuncSetCacheConfig(function: u64, config: i32) |call| {
-        call.started()?;
-        require(call.functions.get(function).is_some(), code::INVALID_HANDLE)?;
-        require((0..=3).contains(&config), code::INVALID_VALUE)
-    };
-    fn cuFuncGetModule(module: *mut u64, function: u64) |call| {
-        call.started()?;
-        let function = call.functions.get(function).ok_or(code::INVALID_HANDLE)?;
-        put(module, function.module)
-    };
-    fn cuFuncGetName(name: *mut *const libc::c_char, function: u64) |call| {
-        call.started()?;
-        let function = call.functions.get(function).ok_or(code::INVALID_HANDLE)?;
-        put(name, function.name.as_ptr())
-    };
-    fn cuFuncIsLoaded(state: *mut i32, function: u64) |call| {
-        call.started()?;
-        require(call.functions.get(function).is_some(), code::INVALID_HANDLE)?;
-        put(state, 1)
-    };
-    fn cuFuncLoad(function: u64) |call| {
-        call.started()?;
-        require(call.functions.get(function).is_some(), code::INVALID_HANDLE)
-    };
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(
-        blocks: *mut i32, function: u64, block_size: i32, shared: usize,
-    ) |call| {
-        let _ = (function, shared);
-        call.started()?;
-        require((1..=1024).contains(&block_size), code::INVALID_VALUE)?;
-        put(blocks, (2048 / block_size).min(32))
-    };
-    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
-        blocks: *mut i32, function: u64, block_size: i32, shared: usize, flags: u32,
-    ) |call| {
-        let _ = (function, shared, flags);
-        call.started()?;
-        require((1..=1024).contains(&block_size), code::INVALID_VALUE)?;
-        put(blocks, (2048 / block_size).min(32))
-    };
-    fn cuOccupancyMaxPotentialBlockSize(
-        grid: *mut i32, block: *mut i32, function: u64, shared_of: u64, shared: usize, limit: i32,
-    ) |call| {
-        let _ = (function, shared_of, shared, limit);
-        call.started()?;
-        put_if(grid, 264)?;
-        put_if(block, 1024)
-    };
 }
 
 /// A C string of the caller's.
@@ -149,14 +84,17 @@ fn load(call: &mut Call, module: *mut u64) -> Outcome {
     put(module, handle)
 }
 
-fn find(call: &mut Call, module: u64, name: String) -> Result<u64, Code> {
+/// The function of a name: the same one whenever it is asked for.
+pub fn find(call: &mut Call, module: u64, name: String) -> Result<u64, Code> {
     let found = call.modules.get(module).ok_or(code::INVALID_HANDLE)?;
     if let Some(&function) = found.functions.get(&name) {
         return Ok(function);
     }
     let context = found.context;
     let c_name = CString::new(name.as_bytes()).map_err(|_| code::INVALID_VALUE)?;
-    let new = Function { module, context, name: c_name.into_boxed_c_str() };
+    let name_of_it = c_name.into_boxed_c_str();
+    let new =
+        Function { module, context, name: name_of_it, attributes: HashMap::new(), kernel: None };
     let function = call.functions.insert(new);
     if let Some(module) = call.modules.get_mut(module) {
         module.functions.insert(name, function);

@@ -80,7 +80,12 @@ fn value(call: &mut Call, attribute: i32, address: u64) -> Result<Value, Code> {
     let Some(m) = call.memory.table.find(address).cloned() else {
         return of_reservation(call, attribute, address);
     };
+    let block = call.memory.table.block(address).copied();
+    if m.kind == Kind::Pool && block.is_none() {
+        return Err(code::INVALID_VALUE);
+    }
     let range = match m.kind {
+        Kind::Pool => block.map_or((m.start, m.bytes), |b| (b.start, b.bytes)),
         Kind::Virtual => call.memory.reservation(address).unwrap_or((m.start, m.bytes)),
         _ => (m.start, m.bytes),
     };
@@ -88,20 +93,23 @@ fn value(call: &mut Call, attribute: i32, address: u64) -> Result<Value, Code> {
         1 => Long(m.context),
         2 => Word(if m.is_host() { 1 } else { 2 }),
         3 => Long(address),
-        4 if m.is_host() => Long(address),
+        4 if m.is_host() || m.kind == Kind::Managed => Long(address),
         4 => return Err(code::INVALID_VALUE),
         6 => Word(u32::from(m.sync_memops)),
-        7 => Long(m.buffer),
-        8 => Word(0),
+        7 => Long(block.map_or(m.buffer, |b| b.buffer)),
+        8 => Word(u32::from(m.kind == Kind::Managed)),
         9 => Word(m.device),
         10 => Word(u32::from(m.kind == Kind::Device)),
         11 => Long(range.0),
         12 => Long(range.1),
         13 => Word(1),
-        14 => Long(handle_types(call, &m)),
+        14 => Long(handle_types(call, address, &m)),
         15 => Word(0),
         16 => Word((m.readers >> device & 1 | (m.writers >> device & 1) << 1) as u32),
-        17 => Long(0),
+        17 => {
+            let imported = call.memory.ipc.pool_of(m.start);
+            Long(block.map(|b| b.pool).or(imported).unwrap_or(0))
+        }
         18 => Long(m.bytes),
         19 => Long(m.start),
         20 => Long(m.object),
@@ -110,6 +118,13 @@ fn value(call: &mut Call, attribute: i32, address: u64) -> Result<Value, Code> {
     })
 }
 
-fn handle_types(call: &Call, mapping: &Mapping) -> u64 {
-    call.memory.object(mapping.object).map_or(0, |o| o.properties.requested_handle_types as u64)
+fn handle_types(call: &Call, address: u64, mapping: &Mapping) -> u64 {
+    let pool = call.memory.table.block(address).map(|b| b.pool);
+    let of_object =
+        || call.memory.object(mapping.object).map(|o| o.properties.requested_handle_types);
+    let types = match pool.and_then(|p| call.memory.pool(p)) {
+        Some(pool) => Some(pool.properties.handle_types),
+        None => of_object(),
+    };
+    types.map_or(0, |t| t as u64)
 }

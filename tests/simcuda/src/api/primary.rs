@@ -48,7 +48,7 @@ fn reset(call: &mut Call, device: i32) -> Outcome {
     let device = call.device(device)?;
     call.devices[device as usize].retained = 0;
     end(call, State::primary_handle(device));
-    Ok(())
+    call.devices[device as usize].error.map_or(Ok(()), Err)
 }
 
 /// Runs what is queued in a context, then destroys it.
@@ -59,9 +59,14 @@ pub fn end(call: &mut Call, handle: u64) {
     }
 }
 
+/// `CU_CTX_*`: one way of waiting at most.
+pub fn are_flags(flags: u32) -> bool {
+    flags & !0xff == 0 && matches!(flags & 7, 0 | 1 | 2 | 4)
+}
+
 fn set_flags(call: &mut Call, device: i32, flags: u32) -> Outcome {
     let device = call.device(device)?;
-    require(flags & !0xff == 0, code::INVALID_VALUE)?;
+    require(are_flags(flags), code::INVALID_VALUE)?;
     call.devices[device as usize].flags = flags;
     if let Some(context) = call.contexts.get_mut(&State::primary_handle(device)) {
         context.flags = flags;

@@ -2,6 +2,7 @@
 
 use super::capture::discard;
 use super::context::GREATEST_PRIORITY;
+use super::event::foreign;
 use super::{exports, put, put_if, require, wanted};
 use crate::call::Call;
 use crate::engine::{Status, StreamKind, Target};
@@ -21,6 +22,7 @@ exports! {
     fn cuStreamSynchronize, fn cuStreamSynchronize_ptsz (stream: u64) |call| {
         let stream = call.stream(stream)?;
         call.wait(Target::Stream(stream.key));
+        super::pool::synchronised(call);
         call.healthy(stream.context)
     };
     fn cuStreamQuery, fn cuStreamQuery_ptsz (stream: u64) |call| {
@@ -105,6 +107,11 @@ fn wait_event(call: &mut Call, stream: &StreamRef, event: u64, flags: u32) -> Ou
     let (key, recorded) = (found.key, found.recorded);
     if flags == 1 {
         return call.capture_node(stream, Node::EventWait(event)).map(|_| ());
+    }
+    if !capturing && let Some((shared, record)) = foreign(call, event)? {
+        let label = || format!("a wait for record {record} of another process's event");
+        call.submit(stream, Body::Await(shared, record), 0, label);
+        return Ok(());
     }
     if !call.capture_wait(stream, key, recorded)? && !capturing {
         let thread = call.key();

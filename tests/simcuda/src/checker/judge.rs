@@ -61,6 +61,7 @@ impl<F: Flaw> Judge<'_, F> {
                 AccessKind::Read => self.unwritten(written.first_gap(start, end)),
                 AccessKind::Write => written.add(start, end),
                 AccessKind::Destroy => {}
+                AccessKind::Allocate => written.remove(start, end),
             }
         }
         object.spans.touch((start, end), access.kind, self.me, self);
@@ -127,7 +128,13 @@ impl<F: Flaw> Uses for Judge<'_, F> {
 
     fn clash(&mut self, prior: u32, prior_kind: AccessKind, from: u64, to: u64) {
         let taken = [prior_kind, self.kind].contains(&AccessKind::Destroy);
-        let kind = if taken { ReportKind::DestroyUnderWork } else { ReportKind::Race };
+        let kind = match prior_kind {
+            AccessKind::Allocate if self.kind != AccessKind::Allocate => {
+                ReportKind::BeforeAllocation
+            }
+            _ if taken => ReportKind::DestroyUnderWork,
+            _ => ReportKind::Race,
+        };
         let record = self.records.get(prior);
         let number = record.number;
         if self.repeats(number, kind) {
@@ -160,6 +167,7 @@ fn side(record: &Record, kind: AccessKind) -> String {
         AccessKind::Read => "read",
         AccessKind::Write => "write",
         AccessKind::Destroy => "taking away",
+        AccessKind::Allocate => "giving out",
     };
     let Record { label, number, who, .. } = record;
     let thread = who.thread;

@@ -61,6 +61,8 @@ pub struct Checker<F: Flaw = Sound> {
     pub(crate) flaw: F,
     pub(crate) order: Order,
     mode: Mode,
+    /// Clocks are kept although nothing is judged.
+    order_wanted: bool,
     report_unwritten: bool,
     objects: HashMap<u64, Object, crate::engine::FastHash>,
     records: Records,
@@ -75,6 +77,7 @@ impl<F: Flaw> Checker<F> {
             flaw,
             order: Order::default(),
             mode: Mode::Off,
+            order_wanted: false,
             report_unwritten: false,
             objects: HashMap::default(),
             records: Records::default(),
@@ -108,6 +111,17 @@ impl<F: Flaw> Checker<F> {
     #[inline]
     pub fn is_on(&self) -> bool {
         self.mode != Mode::Off
+    }
+
+    /// From now on clocks are kept in mode Off too: somebody asks what comes before what.
+    pub fn keep_order(&mut self) {
+        self.order_wanted = true;
+    }
+
+    /// Whether clocks are kept.
+    #[inline]
+    pub fn keeps_order(&self) -> bool {
+        self.order_wanted || self.is_on()
     }
 
     /// Findings not yet taken, oldest first; at most 10,000 are kept.

@@ -16,6 +16,9 @@ pub enum AccessKind {
     Write,
     /// The bytes are taken away (freed, unmapped, released): must come after every earlier use.
     Destroy,
+    /// The bytes are given out in stream order: must come after every earlier use, and before every
+    /// use by their new owner. They hold nothing yet.
+    Allocate,
 }
 
 /// A use of the bytes `offset .. offset + bytes` of a physical object.
@@ -42,6 +45,8 @@ pub enum ReportKind {
     Race,
     /// Bytes were freed, unmapped or released while a use of them may still be running.
     DestroyUnderWork,
+    /// A use of stream-ordered memory that nothing orders after its allocation.
+    BeforeAllocation,
     /// A read of bytes that were never written.
     Uninitialised,
     /// A use of memory after its free.
@@ -65,6 +70,7 @@ impl ReportKind {
         match self {
             Self::Race => "race: two uses of the same bytes that nothing orders",
             Self::DestroyUnderWork => "memory taken away while work may still use it",
+            Self::BeforeAllocation => "use of memory that nothing orders after its allocation",
             Self::Uninitialised => "read of bytes that were never written",
             Self::UseAfterFree => "use after free",
             Self::Unmapped => "use of an unmapped address",

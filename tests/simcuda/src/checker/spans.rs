@@ -48,19 +48,14 @@ impl Readers {
 struct Span {
     end: u64,
     writer: u32,
-    destroyed: bool,
+    /// How the writer used them; never `Read`.
+    how: AccessKind,
     readers: Readers,
 }
 
 impl Span {
     fn same_past(&self, other: &Span) -> bool {
-        self.writer == other.writer
-            && self.destroyed == other.destroyed
-            && self.readers == other.readers
-    }
-
-    fn writer_kind(&self) -> AccessKind {
-        if self.destroyed { AccessKind::Destroy } else { AccessKind::Write }
+        self.writer == other.writer && self.how == other.how && self.readers == other.readers
     }
 
     /// Every record named here, with repetition.
@@ -96,7 +91,7 @@ impl Spans {
         }
         match kind {
             AccessKind::Read => self.read(new, uses),
-            AccessKind::Write | AccessKind::Destroy => self.write(new, uses),
+            AccessKind::Write | AccessKind::Destroy | AccessKind::Allocate => self.write(new, uses),
         }
     }
 
@@ -119,7 +114,7 @@ impl Spans {
         let grows = span.end == new.start
             && new.kind != AccessKind::Read
             && span.writer == new.me
-            && span.destroyed == (new.kind == AccessKind::Destroy)
+            && span.how == new.kind
             && span.readers == Readers::None;
         if grows {
             span.end = new.end;
@@ -147,8 +142,7 @@ impl Spans {
             return;
         }
         uses.hold(new.me);
-        let destroyed = new.kind == AccessKind::Destroy;
-        let span = Span { end: new.end, writer: new.me, destroyed, readers: Readers::None };
+        let span = Span { end: new.end, writer: new.me, how: new.kind, readers: Readers::None };
         self.map.insert(new.start, span);
         self.merge(new.start, uses);
         self.merge(new.end, uses);
@@ -179,7 +173,7 @@ impl Spans {
         for (start, end) in gaps {
             uses.hold(new.me);
             let readers = Readers::One(new.me);
-            self.map.insert(start, Span { end, writer: NONE, destroyed: false, readers });
+            self.map.insert(start, Span { end, writer: NONE, how: AccessKind::Write, readers });
         }
         self.merge(new.start, uses);
         self.merge(new.end, uses);
@@ -235,7 +229,7 @@ fn compare<U: Uses>(start: u64, span: &Span, new: New, uses: &mut U) {
         }
     };
     if span.writer != NONE {
-        against(span.writer, span.writer_kind());
+        against(span.writer, span.how);
     }
     if readers {
         span.readers.as_slice().iter().for_each(|&reader| against(reader, AccessKind::Read));
@@ -253,7 +247,7 @@ fn renew<U: Uses>(span: &mut Span, new: New, uses: &mut U) {
     uses.hold(new.me);
     span.each(|id| uses.release(id));
     span.writer = new.me;
-    span.destroyed = new.kind == AccessKind::Destroy;
+    span.how = new.kind;
     span.readers = Readers::None;
 }
 

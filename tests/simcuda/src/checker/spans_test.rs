@@ -70,7 +70,7 @@ fn check_equations(spans: &Spans, notes: &Notes, model: &[Byte]) {
         at = span.end;
         span.each(|id| *mentions.entry(id).or_default() += 1);
         for byte in &model[start as usize..span.end as usize] {
-            let write = (span.writer != NONE).then(|| (span.writer, span.writer_kind()));
+            let write = (span.writer != NONE).then_some((span.writer, span.how));
             assert_eq!(write, byte.write);
             let sorted = |ids: &[u32]| ids.iter().copied().collect::<BTreeSet<_>>();
             assert_eq!(sorted(span.readers.as_slice()), sorted(&byte.reads));
@@ -96,8 +96,8 @@ fn spans_agree_with_one_record_a_byte() {
         let words = round % 2 == 0;
         for step in 0..40 {
             let me = step / 2;
-            let kind = [AccessKind::Read, AccessKind::Write, AccessKind::Read, AccessKind::Destroy]
-                [below(4) as usize];
+            let kinds = [AccessKind::Write, AccessKind::Destroy, AccessKind::Allocate];
+            let kind = kinds.get(below(6) as usize).copied().unwrap_or(AccessKind::Read);
             let (start, end) = match below(4) {
                 0 => (0, LENGTH),
                 _ if words => {

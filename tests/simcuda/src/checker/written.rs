@@ -24,6 +24,22 @@ impl Written {
         self.ends.insert(from, to);
     }
 
+    /// The bytes `start..end` hold nothing any more.
+    pub fn remove(&mut self, start: u64, end: u64) {
+        let inside = |(&s, &e): (&u64, &u64)| (s, e);
+        let touching: Vec<_> =
+            self.ends.range(..end).rev().map(inside).take_while(|&(_, e)| e > start).collect();
+        for (s, e) in touching {
+            self.ends.remove(&s);
+            if s < start {
+                self.ends.insert(s, start);
+            }
+            if e > end {
+                self.ends.insert(end, e);
+            }
+        }
+    }
+
     /// The first range within `start..end` that was never written.
     pub fn first_gap(&self, start: u64, end: u64) -> Option<(u64, u64)> {
         let covered = self.ends.range(..=start).next_back().map_or(0, |(_, &e)| e);
@@ -54,8 +70,13 @@ mod tests {
                     (from, to)
                 });
                 assert_eq!(set.first_gap(start, end), gap, "{set:?} {start}..{end}");
-                set.add(start, end);
-                bytes[start as usize..end as usize].fill(true);
+                let write = draw(3) > 0;
+                if write {
+                    set.add(start, end)
+                } else {
+                    set.remove(start, end)
+                }
+                bytes[start as usize..end as usize].fill(write);
                 let ranges: Vec<_> = set.ends.iter().map(|(&s, &e)| (s, e)).collect();
                 assert!(ranges.windows(2).all(|w| w[0].1 < w[1].0), "{ranges:?}");
             }

@@ -52,11 +52,13 @@ pub(super) struct New<W> {
 pub(super) struct Pending<W> {
     all: Vec<Op<W>>,
     free: Vec<u32>,
+    /// What [`Pending::want`] has still to look at; empty between calls.
+    todo: Vec<OpKey>,
 }
 
 impl<W> Pending<W> {
     pub fn new() -> Self {
-        Self { all: Vec::new(), free: Vec::new() }
+        Self { all: Vec::new(), free: Vec::new(), todo: Vec::new() }
     }
 
     pub fn len(&self) -> usize {
@@ -174,7 +176,8 @@ impl<W> Pending<W> {
 
     /// Marks `key` and all that it needs as wanted; `ready` is told of those that can run.
     pub fn want(&mut self, key: OpKey, mut ready: impl FnMut(OpKey)) {
-        let mut todo = vec![key];
+        let mut todo = std::mem::take(&mut self.todo);
+        todo.push(key);
         while let Some(key) = todo.pop() {
             let Some(op) = self.get(key) else { continue };
             if std::mem::replace(&mut op.wanted, true) {
@@ -185,6 +188,7 @@ impl<W> Pending<W> {
             }
             todo.extend_from_slice(&op.needs);
         }
+        self.todo = todo;
     }
 
     /// Every pending operation, in order of submission.

@@ -101,6 +101,11 @@ impl Ready {
         self.idle.clear();
     }
 
+    #[inline]
+    pub fn nothing_wanted(&self) -> bool {
+        self.wanted.is_empty()
+    }
+
     pub fn add_wanted(&mut self, op: OpKey) {
         self.wanted.push_back(op);
     }

@@ -49,6 +49,12 @@ impl<W, F: Flaw> Engine<W, F> {
         }
     }
 
+    /// Whether [`Self::poll`] has nothing to hand out.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.ready.nothing_wanted() && !matches!(self.schedule, Schedule::Random(_))
+    }
+
     /// After every API call: work that the schedule wants run now. Ask until None, running each and
     /// telling [`Self::finished`].
     pub fn poll(&mut self) -> Option<(OpKey, W)> {

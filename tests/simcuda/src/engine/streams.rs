@@ -95,7 +95,7 @@ impl<W, F: Flaw> Engine<W, F> {
         priority: i32,
     ) -> StreamKey {
         let key = self.new_key();
-        let creator = self.checker.is_on().then(|| self.host_slot(t));
+        let creator = self.checker.keeps_order().then(|| self.host_slot(t));
         let slot = creator.map(|creator| self.new_slot(creator));
         let Some(c) = self.contexts.get_mut(&context.0) else {
             debug_assert!(false, "a stream for context {}, which does not exist", context.0);

@@ -53,6 +53,9 @@ impl<W, F: Flaw> Engine<W, F> {
 
     /// The event now stands for the stream's work so far.
     pub fn record(&mut self, t: ThreadKey, event: EventKey, stream: StreamKey) {
+        if let Some(end_ns) = self.idle_since(stream.0) {
+            return self.record_done(event, stream, end_ns);
+        }
         let slot = self.order_next(t, stream.0);
         let clock = slot.map(|slot| self.checker.order.clock(slot).clone());
         let op = self.add(New { event: event.0, ..self.new_on(stream.0) });
@@ -61,9 +64,42 @@ impl<W, F: Flaw> Engine<W, F> {
         self.queued(op);
     }
 
+    /// From when on a record on this stream would be done, if it would be done before anything else
+    /// can happen, and nobody watches.
+    fn idle_since(&self, stream: u64) -> Option<u64> {
+        if self.schedule != Schedule::Eager || self.checker.keeps_order() || !self.is_quiet() {
+            return None;
+        }
+        let s = self.streams.get(&stream).filter(|s| !self.pending.is_pending(s.tail))?;
+        let mut end_ns = self.now_ns.max(s.end_ns);
+        match s.kind {
+            StreamKind::NonBlocking => {}
+            StreamKind::Legacy => return None,
+            StreamKind::Blocking | StreamKind::PerThread => {
+                let legacy = self.contexts.get(&s.context)?.legacy;
+                if let Some(l) = legacy.and_then(|key| self.streams.get(&key)) {
+                    if self.pending.is_pending(l.tail) {
+                        return None;
+                    }
+                    end_ns = end_ns.max(l.end_ns);
+                }
+            }
+        }
+        Some(end_ns)
+    }
+
+    fn record_done(&mut self, event: EventKey, stream: StreamKey, end_ns: u64) {
+        let op = OpKey::new(self.new_number(), 0);
+        self.asked_in_vain = 0;
+        self.set_record(event, Record { op, clock: None, end_ns: Some(end_ns), stream: stream.0 });
+        if let Some(s) = self.streams.get_mut(&stream.0) {
+            s.end_ns = end_ns;
+        }
+    }
+
     /// The event now stands for all work of the context so far, on streams of every kind.
     pub fn record_context(&mut self, t: ThreadKey, event: EventKey, context: ContextKey) {
-        let clock = self.checker.is_on().then(|| self.clock_of_context(t, context));
+        let clock = self.checker.keeps_order().then(|| self.clock_of_context(t, context));
         let Some(c) = self.contexts.get(&context.0) else { return };
         let (streams, recorder, gone_end_ns) = (c.streams.clone(), c.recorder, c.gone_end_ns);
         let op = self.add(New { event: event.0, context: context.0, ..self.new_on(0) });
@@ -126,6 +162,47 @@ impl<W, F: Flaw> Engine<W, F> {
         number
     }
 
+    /// As [`Self::submit`], and the event then stands for the stream's work up to and with this.
+    pub fn submit_and_record(
+        &mut self,
+        t: ThreadKey,
+        stream: StreamKey,
+        job: Job<W>,
+        event: EventKey,
+    ) -> OpKey {
+        let op = self.submit_held(t, stream, job);
+        let slot = self.streams.get(&stream.0).and_then(|s| s.slot);
+        let keeps = self.checker.keeps_order();
+        let clock = slot.filter(|_| keeps).map(|slot| self.checker.order.clock(slot).clone());
+        if let Some(queued) = self.pending.get(op) {
+            queued.event = event.0;
+        }
+        self.set_record(event, Record { op, clock, end_ns: None, stream: stream.0 });
+        self.queued(op);
+        op
+    }
+
+    /// Whether the stream's next operation comes after the event's record by what the program
+    /// ordered. An event that is gone or was never recorded comes before everything.
+    pub fn comes_after(&mut self, t: ThreadKey, stream: StreamKey, event: EventKey) -> bool {
+        let Some((_, _, Some(clock))) = self.recorded(event) else { return true };
+        let Some(slot) = self.order_next(t, stream.0) else { return false };
+        self.checker.order.clock(slot).knows_all_of(&clock)
+    }
+
+    /// Whether the thread knows that the event's record is done.
+    pub fn host_knows(&mut self, t: ThreadKey, event: EventKey) -> bool {
+        let Some((_, _, Some(clock))) = self.recorded(event) else { return true };
+        let slot = self.host_slot(t);
+        self.checker.order.clock(slot).knows_all_of(&clock)
+    }
+
+    /// Whether the event's most recent record is done; nobody learns it.
+    pub fn is_done(&self, event: EventKey) -> bool {
+        let op = self.events.get(&event.0).and_then(|e| e.record.as_ref()).map(|r| r.op);
+        op.is_none_or(|op| !self.pending.is_pending(op))
+    }
+
     fn submit_held(&mut self, t: ThreadKey, stream: StreamKey, job: Job<W>) -> OpKey {
         debug_assert!(self.streams.contains_key(&stream.0), "no such stream: {}", stream.0);
         if job.unknown_accesses {
@@ -135,7 +212,7 @@ impl<W, F: Flaw> Engine<W, F> {
         let (work, duration_ns) = (Some(job.work), job.duration_ns);
         let op = self.add(New { work, duration_ns, ..self.new_on(stream.0) });
         self.wait_for_earlier(op, stream.0);
-        if let Some(slot) = slot {
+        if let Some(slot) = slot.filter(|_| self.checker.is_on()) {
             let who = Who { stream: Some(stream.0), thread: self.threads.number(t) };
             self.checker.judge(slot, op.number(), who, job.label, &job.accesses);
         }
@@ -175,7 +252,7 @@ impl<W, F: Flaw> Engine<W, F> {
     }
 
     fn order_after_thread(&mut self, t: ThreadKey, stream: u64) -> Option<u32> {
-        if !self.checker.is_on() {
+        if !self.checker.keeps_order() {
             return None;
         }
         let host = self.host_slot(t);

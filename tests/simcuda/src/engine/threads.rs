@@ -77,7 +77,7 @@ impl<W, F: Flaw> Engine<W, F> {
 
     /// What the thread knows now comes before whatever follows an `await_signal` of the same tag.
     pub fn signal(&mut self, t: ThreadKey, tag: u64) {
-        if self.checker.is_on() {
+        if self.checker.keeps_order() {
             let slot = self.host_slot(t);
             let clock = self.checker.order.clock(slot).clone();
             self.threads.signals.entry(tag).or_insert_with(Clock::nothing).join(&clock);
@@ -86,7 +86,7 @@ impl<W, F: Flaw> Engine<W, F> {
 
     /// The thread now knows all that was signalled under the tag so far; without a signal, nothing.
     pub fn await_signal(&mut self, t: ThreadKey, tag: u64) {
-        if !self.checker.is_on() {
+        if !self.checker.keeps_order() {
             return;
         }
         if let Some(clock) = self.threads.signals.get(&tag).cloned() {

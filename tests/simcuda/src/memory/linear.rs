@@ -35,14 +35,26 @@ impl HostRange {
 
     /// Maps a whole file for reading and writing.
     pub fn of_file(fd: i32, bytes: u64) -> io::Result<Self> {
+        Self::of_file_at(fd, bytes, 0)
+    }
+
+    /// Maps a part of a file for reading and writing.
+    pub fn of_file_at(fd: i32, bytes: u64, offset: u64) -> io::Result<Self> {
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-        let start = map(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, fd)?;
+        let start = map_at(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, fd, offset)?;
         Ok(Self { start, bytes })
     }
 
     /// Maps zeroed memory of the host.
     pub fn anonymous(bytes: u64) -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let start = map(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1)?;
+        Ok(Self { start, bytes })
+    }
+
+    /// The same, without a promise that there is as much memory.
+    pub fn sparse(bytes: u64) -> io::Result<Self> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let start = map(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1)?;
         Ok(Self { start, bytes })
     }
@@ -73,9 +85,14 @@ impl Drop for HostRange {
 }
 
 fn map(bytes: u64, protection: i32, flags: i32, fd: i32) -> io::Result<u64> {
+    map_at(bytes, protection, flags, fd, 0)
+}
+
+fn map_at(bytes: u64, protection: i32, flags: i32, fd: i32, offset: u64) -> io::Result<u64> {
     let length = usize::try_from(bytes).map_err(io::Error::other)?;
+    let offset = libc::off_t::try_from(offset).map_err(io::Error::other)?;
     // SAFETY: no address is asked for, so no existing mapping changes.
-    let at = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, fd, 0) };
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, fd, offset) };
     if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(at as u64) }
 }
 
@@ -155,6 +172,11 @@ impl Linear {
     pub fn take(&mut self, bytes: u64) -> Option<u64> {
         let rounded = bytes.checked_next_multiple_of(GRAIN)?;
         self.free.take(rounded, GRAIN).map(|offset| self.alias.start + offset)
+    }
+
+    /// The file, and where in it the byte of a host address lies.
+    pub fn place(&self, address: u64) -> (i32, u64) {
+        (self.file.fd, address - self.alias.start)
     }
 
     /// Gives memory back, and its host memory to the system if it was ever `touched`.

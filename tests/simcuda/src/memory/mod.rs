@@ -5,21 +5,28 @@
 //! mapped. Its number is never used again. Device addresses come from one reserved range that the
 //! host cannot touch.
 
+pub mod board;
 pub mod budget;
 pub mod extents;
 pub mod history;
 pub mod host;
+pub mod ipc;
+pub mod ipc_pool;
 pub mod linear;
+pub mod managed;
 pub mod object;
+pub mod pool;
 pub mod table;
 pub mod vmm;
 
-use crate::types::{Code, code};
+use crate::slots::Slots;
+use crate::types::{Code, PoolProperties, code};
 use budget::Budget;
 use extents::Extents;
 use history::History;
 use linear::{HostRange, Linear};
 use object::{Home, Object};
+use pool::{Mark, Pool};
 use std::collections::{BTreeMap, HashMap};
 use table::{Kind, Mapping, Table};
 
@@ -39,6 +46,8 @@ pub struct Memory {
     pub table: Table,
     /// What was freed lately, and by whom.
     pub history: History,
+    /// What is shared with other processes by handle.
+    pub ipc: ipc::Ipc,
     /// Unit of VMM sizes and addresses.
     pub granularity: u64,
     linear: Linear,
@@ -47,8 +56,26 @@ pub struct Memory {
     objects: HashMap<u64, Object>,
     handles: BTreeMap<u64, vmm::Handle>,
     reservations: BTreeMap<u64, u64>,
+    /// The pool that each device's `cuMemAllocAsync` takes from, and its default pool.
+    pub device_pools: Vec<DevicePools>,
+    pools: Slots<Pool>,
+    orphans: Vec<(u64, Mark)>,
+    /// What is known of managed memory.
+    pub managed: managed::Stretches,
     next: u64,
 }
+
+/// The pools of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct DevicePools {
+    /// The one that it always has.
+    pub default: u64,
+    /// The one that allocations without a pool come from.
+    pub current: u64,
+}
+
+/// Where the values of pool handles lie.
+const POOL_SLOTS: u64 = 9;
 
 /// What died with the last reference to an object.
 pub type Gone = Option<u64>;
@@ -66,10 +93,11 @@ impl Memory {
             Err(_) => wish.max(1 << 28),
         };
         let first = arena.start.next_multiple_of(granularity.max(LARGE));
-        Ok(Self {
+        let mut new = Self {
             budgets: totals.iter().map(|&t| Budget::new(t)).collect(),
             table: Table::default(),
             history: History::default(),
+            ipc: ipc::Ipc::default(),
             granularity,
             linear: Linear::new(room)?,
             addresses: Extents::new(first, arena.start + arena.bytes),
@@ -77,8 +105,17 @@ impl Memory {
             objects: HashMap::new(),
             handles: BTreeMap::new(),
             reservations: BTreeMap::new(),
+            device_pools: Vec::new(),
+            pools: Slots::new(POOL_SLOTS),
+            orphans: Vec::new(),
+            managed: managed::Stretches::default(),
             next: 1,
-        })
+        };
+        for device in 0..totals.len() as u32 {
+            let default = new.create_pool(device, PoolProperties::of_device(device));
+            new.device_pools.push(DevicePools { default, current: default });
+        }
+        Ok(new)
     }
 
     /// No device, no address.
@@ -87,6 +124,7 @@ impl Memory {
             budgets: Vec::new(),
             table: Table::default(),
             history: History::default(),
+            ipc: ipc::Ipc::default(),
             granularity: LARGE,
             linear: Linear::empty(),
             arena: HostRange { start: 0, bytes: 0 },
@@ -94,6 +132,10 @@ impl Memory {
             objects: HashMap::new(),
             handles: BTreeMap::new(),
             reservations: BTreeMap::new(),
+            device_pools: Vec::new(),
+            pools: Slots::new(POOL_SLOTS),
+            orphans: Vec::new(),
+            managed: managed::Stretches::default(),
             next: 1,
         }
     }
@@ -162,7 +204,10 @@ impl Memory {
     /// `cuMemFree`, once nobody uses the memory any more.
     pub fn free(&mut self, start: u64) -> Gone {
         let mapping = self.table.remove(start)?;
-        self.addresses.give(start, mapping.bytes.next_multiple_of(ALIGNMENT));
+        if self.is_device_address(start) {
+            self.addresses.give(start, mapping.bytes.next_multiple_of(ALIGNMENT));
+        }
+        self.forget_advice(&mapping);
         self.drop_mapping(&mapping)
     }
 
@@ -178,6 +223,7 @@ impl Memory {
             return None;
         }
         let object = self.objects.remove(&id)?;
+        self.ipc.buried(id);
         if object.counted {
             self.budgets[object.device as usize].give(object.bytes);
         }
@@ -196,8 +242,13 @@ impl Memory {
             "reservations" => self.reservations.len(),
             "mappings" => of(&[Kind::Virtual]),
             "allocations" => of(&[Kind::Device]),
+            "imports" => of(&[Kind::Imported]),
+            "managed_allocations" => of(&[Kind::Managed]),
+            "managed_stretches" => self.managed.count(),
             "host_allocations" => of(&[Kind::Pinned]),
             "host_registrations" => of(&[Kind::Registered]),
+            "pool_allocations" => self.table.block_count(),
+            "pools" => self.pools.count(),
             "objects" => self.objects.len(),
             _ => return None,
         };

@@ -2,6 +2,7 @@
 //!
 //! Alive while it has a handle or a mapping.
 
+use super::ipc::Imported;
 use super::linear::{HostRange, MemoryFile};
 use crate::types::AllocationProperties;
 use std::cell::Cell;
@@ -20,6 +21,8 @@ pub enum Home {
         /// Device and inode number: the file's identity.
         identity: (u64, u64),
     },
+    /// Bytes of another process's allocation.
+    Imported(Imported),
     /// Page-locked host memory of ours.
     Host(HostRange),
     /// The program's own memory.
@@ -58,6 +61,21 @@ impl Object {
         let (handles, mappings, touched) = (Vec::new(), 0, Cell::new(false));
         let properties = AllocationProperties::default();
         Self { id, device, bytes, home, base, handles, mappings, counted, touched, properties }
+    }
+
+    /// The memory file of its own, if it has one.
+    pub fn file(&self) -> Option<i32> {
+        match &self.home {
+            Home::Shared { file, .. } => Some(file.fd),
+            _ => None,
+        }
+    }
+
+    /// An import: the exporter is told that it is not used here any more.
+    pub fn leave(&self) {
+        if let Home::Imported(imported) = &self.home {
+            imported.leave();
+        }
     }
 
     /// Whether nothing names it any more.

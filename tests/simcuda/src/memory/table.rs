@@ -12,10 +12,36 @@ pub enum Kind {
     Device,
     /// `cuMemMap`.
     Virtual,
+    /// `cuIpcOpenMemHandle`.
+    Imported,
     /// `cuMemHostAlloc`.
     Pinned,
     /// `cuMemHostRegister`.
     Registered,
+    /// A chunk of a memory pool; [`Block`]s say what of it is allocated.
+    Pool,
+    /// `cuMemAllocManaged`.
+    Managed,
+}
+
+/// An allocation in a memory pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// First address.
+    pub start: u64,
+    /// Its length, as asked for.
+    pub bytes: u64,
+    /// The pool's handle.
+    pub pool: u64,
+    /// A number that no other allocation ever has.
+    pub buffer: u64,
+}
+
+impl Block {
+    /// One past the last address.
+    pub fn end(&self) -> u64 {
+        self.start + self.bytes
+    }
 }
 
 /// A range of addresses with one physical object behind it, from the object's first byte on.
@@ -95,6 +121,7 @@ pub enum Reason {
 pub struct Table {
     maps: BTreeMap<u64, Mapping>,
     peers: HashSet<(u64, u64)>,
+    blocks: BTreeMap<u64, Block>,
 }
 
 impl Table {
@@ -117,6 +144,26 @@ impl Table {
     /// The same, to change it.
     pub fn find_mut(&mut self, address: u64) -> Option<&mut Mapping> {
         self.maps.range_mut(..=address).next_back().map(|(_, m)| m).filter(|m| address < m.end())
+    }
+
+    /// Enters an allocation of a pool.
+    pub fn insert_block(&mut self, block: Block) {
+        self.blocks.insert(block.start, block);
+    }
+
+    /// Takes the allocation that starts at `start` out.
+    pub fn remove_block(&mut self, start: u64) -> Option<Block> {
+        self.blocks.remove(&start)
+    }
+
+    /// The allocation of a pool that holds `address`.
+    pub fn block(&self, address: u64) -> Option<&Block> {
+        self.blocks.range(..=address).next_back().map(|(_, b)| b).filter(|b| address < b.end())
+    }
+
+    /// How many allocations of pools there are.
+    pub fn block_count(&self) -> usize {
+        self.blocks.len()
     }
 
     /// Whether anything is mapped in the range.
@@ -188,7 +235,15 @@ impl Table {
             if !self.permits(mapping, actor, write) {
                 return Err(fault(Reason::NoAccess));
             }
-            let to = end.min(mapping.end());
+            // One use stays in one allocation of a pool, whatever lies next to it.
+            let limit = match mapping.kind {
+                Kind::Pool => {
+                    let block = self.block(at).filter(|b| b.start <= address);
+                    block.ok_or(fault(Reason::Unmapped))?.end()
+                }
+                _ => mapping.end(),
+            };
+            let to = end.min(limit);
             each(mapping, at - mapping.start, to - at);
             at = to;
         }

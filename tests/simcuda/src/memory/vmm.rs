@@ -280,7 +280,7 @@ impl Memory {
 }
 
 /// A file of an object and a trailer that says what it is: magic, device, size.
-fn shared_home(device: u32, bytes: u64) -> io::Result<(Home, u64)> {
+pub(super) fn shared_home(device: u32, bytes: u64) -> io::Result<(Home, u64)> {
     let file = MemoryFile::create(c"simcuda-shared-memory", bytes + TRAILER)?;
     let range = HostRange::of_file(file.fd, bytes + TRAILER)?;
     range.keep_private();

@@ -50,6 +50,11 @@ macro_rules! driver {
     };
 }
 
+/// `CUipcMemHandle` and `CUipcEventHandle`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IpcHandle(pub [u64; 8]);
+
 pub type Parameters = [*mut c_void; 8];
 
 driver! {
@@ -113,6 +118,37 @@ driver! {
     cuMemRetainAllocationHandle(handle: *mut u64, address: u64);
     cuMemExportToShareableHandle(to: *mut i32, handle: u64, kind: i32, flags: u64);
     cuMemImportFromShareableHandle(handle: *mut u64, from: usize, kind: i32);
+    cuMemPoolExportToShareableHandle(to: *mut i32, pool: u64, kind: i32, flags: u64);
+    cuMemPoolImportFromShareableHandle(pool: *mut u64, from: usize, kind: i32, flags: u64);
+    cuMemPoolExportPointer(data: *mut IpcHandle, address: u64);
+    cuMemPoolImportPointer(address: *mut u64, pool: u64, data: *const IpcHandle);
+    cuIpcGetMemHandle(handle: *mut IpcHandle, address: u64);
+    cuIpcOpenMemHandle(address: *mut u64, handle: IpcHandle, flags: u32);
+    cuIpcOpenMemHandle_v2(address: *mut u64, handle: IpcHandle, flags: u32);
+    cuIpcCloseMemHandle(address: u64);
+    cuIpcGetEventHandle(handle: *mut IpcHandle, event: u64);
+    cuIpcOpenEventHandle(event: *mut u64, handle: IpcHandle);
+    cuDeviceGetDefaultMemPool(pool: *mut u64, device: i32);
+    cuDeviceGetMemPool(pool: *mut u64, device: i32);
+    cuDeviceSetMemPool(device: i32, pool: u64);
+    cuMemPoolCreate(pool: *mut u64, asked: *const [u64; 11]);
+    cuMemPoolDestroy(pool: u64);
+    cuMemPoolTrimTo(pool: u64, keep: usize);
+    cuMemPoolSetAttribute(pool: u64, attribute: i32, value: *const u64);
+    cuMemPoolGetAttribute(pool: u64, attribute: i32, value: *mut u64);
+    cuMemPoolSetAccess(pool: u64, wanted: *const [i32; 3], count: usize);
+    cuMemPoolGetAccess(flags: *mut i32, pool: u64, location: *const [i32; 2]);
+    cuMemAllocAsync(address: *mut u64, bytes: usize, stream: u64);
+    cuMemAllocAsync_ptsz(address: *mut u64, bytes: usize, stream: u64);
+    cuMemAllocFromPoolAsync(address: *mut u64, bytes: usize, pool: u64, stream: u64);
+    cuMemFreeAsync(address: u64, stream: u64);
+    cuMemAdvise(address: u64, bytes: usize, advice: i32, device: i32);
+    cuMemAdvise_v2(address: u64, bytes: usize, advice: i32, location: u64);
+    cuMemPrefetchAsync(address: u64, bytes: usize, device: i32, stream: u64);
+    cuMemPrefetchAsync_v2(address: u64, bytes: usize, location: u64, flags: u32, stream: u64);
+    cuMemRangeGetAttribute(data: *mut i32, room: usize, attribute: i32, address: u64, bytes: usize);
+    cuMemRangeGetAttributes(data: *const *mut i32, rooms: *const usize, attributes: *const i32, count: usize, address: u64, bytes: usize);
+    cuStreamAttachMemAsync(stream: u64, address: u64, bytes: usize, flags: u32);
     cuStreamCreate(stream: *mut u64, flags: u32);
     cuStreamCreateWithPriority(stream: *mut u64, flags: u32, priority: i32);
     cuStreamDestroy_v2(stream: u64);
