@@ -216,7 +216,13 @@ fn frees_during_a_capture_are_fenced_after_it() {
             }
         }
         assert_eq!(stats(0).limbo_block_count, 3);
+        let recorded = |calls: BTreeMap<&str, u64>| {
+            calls.get("cuEventRecord").copied().unwrap_or(0)
+                + calls.get("cuCtxRecordEvent").copied().unwrap_or(0)
+        };
+        let before = recorded(calls());
         process::graph_end(graph).expect("it was begun");
+        assert!(recorded(calls()) > before, "what was deferred is fenced now");
         machine.synchronize_all();
         process::empty_cache(0).expect("works");
         assert_eq!((stats(0).limbo_block_count, stats(0).reserved), (0, 0));
@@ -231,9 +237,9 @@ fn a_capture_that_finds_no_memory_fails_and_disturbs_nothing() {
         let more = [("CUDDY_CONF", conf.as_str())];
         let name = "a_capture_that_finds_no_memory_fails_and_disturbs_nothing";
         under_every_schedule(name, &more, |machine| {
-            let stream = held_stream(machine);
-            let cached = malloc_on(40 * MIB, stream).expect("fits");
-            machine.fill(stream, cached, 1, 40 * MIB);
+            let (stream, other) = (held_stream(machine), held_stream(machine));
+            let cached = malloc_on(40 * MIB, other).expect("fits");
+            machine.fill(other, cached, 1, 40 * MIB);
             process::free(cached).expect("live");
             let graph = begin(stream);
             let before = calls();

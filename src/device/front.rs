@@ -10,7 +10,7 @@
 //! Names of streams are good within one *era*; a stream that is retired, a handle that is held anew,
 //! a reset end it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::books::Books;
 use super::{BOOKS, Device, Named};
@@ -36,6 +36,8 @@ pub(super) struct Front {
     era: AtomicU64,
     /// The most bytes on one shelf; 0 for no shelves at all.
     limit: AtomicU64,
+    /// Whether several threads count, and so declare.
+    shared: AtomicBool,
 }
 
 impl Front {
@@ -45,6 +47,7 @@ impl Front {
             declared: Declared::default(),
             era: AtomicU64::new(1),
             limit: AtomicU64::new(0),
+            shared: AtomicBool::new(false),
         }
     }
 
@@ -169,6 +172,7 @@ impl Device {
         self.gather_all(books, &mut stopped);
         books.tallies += 1;
         let shared = books.tallies > 1;
+        self.front.shared.store(shared, Ordering::Relaxed);
         stopped.each(|theirs| {
             if let Some(theirs) = theirs.of(self.id) {
                 theirs.tally.share(shared);
@@ -216,6 +220,11 @@ impl Device {
 
     fn is_shelved(&self, start: Address) -> bool {
         matches!(self.front.loans.standing(start), Some(Standing::Shelved(_)))
+    }
+
+    /// Whether a block is on loan, out or shelved.
+    pub(super) fn is_lent(&self, address: Address) -> bool {
+        self.front.loans.standing(address).is_some()
     }
 
     /// The books alone are to say what becomes of this block: ends its loan, if it is on one.
@@ -286,6 +295,9 @@ impl Front {
 
     /// Adds what a thread has counted.
     fn gather(&self, stats: &mut cuddy_stats, tally: &mut Tally) {
+        if tally.is_empty() {
+            return;
+        }
         self.note(stats);
         for (which, counters) in peaked(stats).into_iter().enumerate() {
             let (counted, highest) = tally.take(&self.declared, which);
@@ -305,7 +317,8 @@ impl Front {
     /// Notes the peaks of what all threads have declared. To be called before and after the books
     /// change what has a peak, where several threads count.
     fn note(&self, stats: &mut cuddy_stats) {
-        if mutant("shelf-peak-forgotten") {
+        // One thread alone declares nothing.
+        if !self.shared.load(Ordering::Relaxed) || mutant("shelf-peak-forgotten") {
             return;
         }
         for (which, counters) in peaked(stats).into_iter().enumerate() {

@@ -301,11 +301,13 @@ impl Device {
             books = self.my_books();
         }
         self.know_me(&mut books);
-        self.make_shelf_room(&mut books, address);
-        if self.to_shelf(address) {
-            return Ok(());
+        if self.is_lent(address) {
+            self.make_shelf_room(&mut books, address);
+            if self.to_shelf(address) {
+                return Ok(());
+            }
+            self.end_loan(&mut books, address)?;
         }
-        self.end_loan(&mut books, address)?;
         books.give_to_everybody(pool, address)?;
         let mut begun = Vec::new();
         books.note_eager_use(pool, address, &mut begun)?;

@@ -200,7 +200,7 @@ impl Miss<'_> {
 
     /// Whether memory of other streams may be used at all.
     pub(super) fn shares(&self) -> bool {
-        self.work.device.options.share != Sharing::Never
+        self.work.device.options.share != Sharing::Never || mutant("device-never-shares")
     }
 
     /// Whether a stream may be made to wait for another one's memory.
@@ -292,7 +292,7 @@ impl Device {
             crosses |= stamp.stream != own;
         });
         let mut request = *request;
-        if !passed && !mutant("device-adopted-unstamped") {
+        if !passed {
             request.stamp.epoch = streams.epoch(own);
         }
         let ready =

@@ -32,6 +32,10 @@ impl Declared {
     /// The most that was declared since the books last changed, which they are about to do.
     pub(crate) fn take_highest(&self, which: usize) -> i64 {
         let sum = self.sum[which].load(Ordering::SeqCst);
+        if self.highest[which].load(Ordering::SeqCst) == sum {
+            // As it is while one thread counts: no exchange is needed.
+            return sum;
+        }
         self.highest[which].swap(sum, Ordering::SeqCst).max(sum)
     }
 
@@ -86,6 +90,12 @@ impl Tally {
     pub(crate) fn freed(&mut self, declared: &Declared, bytes: u64, requested: u64) {
         self.freed += 1;
         self.add(declared, [-(requested as i64), -(bytes as i64), -A_BLOCK]);
+    }
+
+    /// Whether nothing was counted since the last time that everything was taken out.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.served | self.freed == 0
     }
 
     #[inline]

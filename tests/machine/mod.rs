@@ -78,6 +78,13 @@ impl Machine {
         context
     }
 
+    /// Ends the scenario as failed if it has not ended by itself after so many seconds: for threads
+    /// that wait for each other, one of which may have failed.
+    pub fn ends_within(&self, seconds: u32) {
+        // SAFETY: it takes a number; the signal's default action ends the process.
+        unsafe { libc::alarm(seconds) };
+    }
+
     pub fn set_context(&self, context: usize) {
         assert_eq!(cu!(self, "cuCtxSetCurrent"(context => usize)), 0);
     }

@@ -166,8 +166,10 @@ fn the_fit_is_the_smallest_device() {
             == true
     };
     assert!(on(fit), "it completes on {fit}");
-    let below = fit - (allocated / 1000).max(2 << 20) - (2 << 20);
-    assert!(!on(below), "it does not on {below}");
+    let step = (allocated / 1000).max(2 << 20).next_multiple_of(2 << 20);
+    for below in (1..=4).map(|steps| fit - steps * step).filter(|&below| below >= allocated) {
+        assert!(!on(below), "it does not on {below}");
+    }
 }
 
 #[test]

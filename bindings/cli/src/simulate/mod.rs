@@ -2,8 +2,8 @@
 //!
 //! The program runs as it is, with the simulated driver (and the substitutes of the CUDA runtime)
 //! preloaded. Preloading and settings are in the environment, so that they hold for the programs that
-//! it starts or becomes too; each process that initialises the driver writes to one [`journal`], and
-//! the [`verdict`] is on all of them together.
+//! it starts or becomes too; each process that initialises the driver writes to one `journal`, and
+//! the `verdict` is on all of them together.
 
 mod journal;
 mod settings;
