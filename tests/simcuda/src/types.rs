@@ -157,6 +157,8 @@ pub struct UpdateResult {
     pub error_node: u64,
     /// The other end of an edge at fault.
     pub error_from_node: u64,
+}
+
 /// `CUmemPoolProps`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
