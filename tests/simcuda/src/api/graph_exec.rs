@@ -104,6 +104,8 @@ fn found(call: &Call, exec: u64) -> Result<&Exec, Code> {
 /// The step that was made of a node.
 pub fn step(call: &mut Call, exec: u64, node: u64) -> Result<&mut Step, Code> {
     call.started()?;
+    // It must still be in the graph that the executable was made of.
+    call.graphs.of(node)?;
     let exec = call.graphs.execs.get_mut(exec).ok_or(code::INVALID_VALUE)?;
     exec.steps.iter_mut().find(|s| s.node == node).ok_or(code::INVALID_VALUE)
 }
