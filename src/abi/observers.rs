@@ -119,9 +119,9 @@ pub unsafe extern "C" fn cuddy_observe(
     })
 }
 
-/// Ends that. When it returns, the callback is not running and is never called again: calls that other
-/// threads are in are waited for. Called inside any callback it does not wait, since two that removed
-/// each other would wait for ever: then calls under way on other threads may still run on.
+/// Ends that. When it returns, the callback is not running and is never called again: calls that
+/// other threads are in are waited for. Called inside any callback it does not wait, since two that
+/// removed each other would wait for ever: then calls under way on other threads may still run on.
 ///
 /// observer: what cuddy_observe() wrote.
 ///
