@@ -20,6 +20,7 @@ mod grow;
 mod human;
 mod last_waits;
 mod names;
+mod observe;
 mod oom;
 mod open;
 mod order;
@@ -218,7 +219,7 @@ impl Device {
             books.streams.pin(slot);
             books.pools[pool].users += 1;
             drop(books);
-            let served = self.serve_slowly(pool, &request, passing, wait_ms);
+            let served = self.serve_with_help(pool, &request, passing, wait_ms);
             {
                 let books = &mut *self.books.lock();
                 books.streams.unpin(slot);
