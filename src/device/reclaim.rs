@@ -331,6 +331,10 @@ impl Miss<'_> {
             super::work::latest(&mut stamps, stamp)?;
         }
         drop(books);
+        // What is left in limbo waits for graphs.
+        if stamps.is_empty() {
+            return Ok(false);
+        }
         self.drop_plan()?;
         let waits = device.waits_for(&stamps, self.work.passing)?;
         match self.work.wait(waits, self.until)? {

@@ -211,9 +211,8 @@ pub fn summary(room: usize) -> Outcome<usize> {
     let mut text = vec![0u8; room];
     let buffer = text.as_mut_ptr().cast();
     // SAFETY: the pointers are to locals of that size.
-    let needed = given(7usize, |needed| unsafe {
-        cuddy_memory_summary(DEVICE, buffer, room, needed)
-    })?;
+    let needed =
+        given(7usize, |needed| unsafe { cuddy_memory_summary(DEVICE, buffer, room, needed) })?;
     assert!(text.contains(&0), "the text has no end");
     Ok(needed)
 }

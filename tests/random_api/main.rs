@@ -49,10 +49,13 @@ pub struct Went {
 }
 
 impl Went {
-    /// The step that failed.
+    /// The step that failed, or the last that was said.
     pub fn failed_at(&self) -> Option<u64> {
-        let (_, after) = self.text.split_once("failed at step ")?;
-        after.lines().next()?.parse().ok()
+        if let Some((_, after)) = self.text.split_once("failed at step ") {
+            return after.lines().next()?.parse().ok();
+        }
+        let said = |line: &str| line.split_once(": Op {")?.0.parse().ok();
+        self.text.lines().rev().find_map(said)
     }
 
     /// Why, in a line.
@@ -214,4 +217,15 @@ fn long() {
     }
     let seconds = begun.elapsed().as_secs();
     println!("{programs} programs of {STEPS} steps in {seconds} s reached:\n{}", tally.table());
+}
+
+/// `RANDOM_API=seed=7,steps=400 cargo test --test random_api shorten -- --ignored --nocapture`
+#[test]
+#[ignore = "makes one program that fails shorter"]
+fn shorten() {
+    let text = std::env::var(VARIABLE).expect("RANDOM_API=seed=...,steps=... says which");
+    let program: Program = text.parse().expect("a program");
+    let went = play(&program, false, 10);
+    assert!(!went.well, "it does not fail");
+    println!("{}", report(&program, &went));
 }

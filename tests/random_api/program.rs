@@ -81,16 +81,18 @@ impl Setting {
         let number = random.below(1000);
         let any = format!("random:{number}");
         let schedule = pick(random, &["lazy", "lazy", "lag:4", "lag:60", "eager", &any, &any]);
+        let driver = pick(random, &[13000, 13000, 12080, 12050, 12000, 11040]);
         Self {
             schedule: schedule.to_owned(),
             pages: random.below(4) > 0,
             share: pick(random, &["wait", "wait", "wait", "wait", "passed", "never"]),
             trusted: random.below(8) == 0,
             caching: random.below(24) > 0,
-            driver: pick(random, &[13000, 13000, 12080, 12050, 12000, 11040]),
+            driver,
             limit: MIB * pick(random, &[48, 64, 64, 96, 160]),
             faults: random.below(4) == 0,
-            resets: random.below(8) == 0,
+            // Older drivers do not say that a context is another one.
+            resets: random.below(8) == 0 && driver >= 12000,
             threads: 1 + random.below(3) as usize,
         }
     }

@@ -303,7 +303,7 @@ impl Run {
             (0, Some(_)) if nameable => 0,
             (1, Some(_)) if home_usable => 1,
             (0 | 1, None) => 0,
-            _ if captured || block.graph.is_some() || !block.input_of.is_empty() => {
+            _ if captured || self.is_a_graphs(block) => {
                 if !nameable {
                     return;
                 }
@@ -363,6 +363,11 @@ impl Run {
         }
     }
 
+    /// Whether launches may still use the block.
+    fn is_a_graphs(&self, block: &Block) -> bool {
+        block.graph.iter().chain(&block.input_of).any(|&graph| !self.graphs[graph].gone)
+    }
+
     /// The block is free.
     pub(super) fn freed(&mut self, at: u64) {
         let block = self.live.remove(&at).expect("live");
@@ -376,9 +381,11 @@ impl Run {
 
     fn free_again(&mut self, at: u64) {
         use cuddy_status::*;
-        let inside = self.live.range(..at).next_back().is_some_and(|(start, block)| {
-            start + block.rounded() > at
-        });
+        let inside = self
+            .live
+            .range(..at)
+            .next_back()
+            .is_some_and(|(start, block)| start + block.rounded() > at);
         let allowed = match inside {
             true => [CUDDY_ERROR_INTERIOR_POINTER; 2],
             false => [CUDDY_ERROR_DOUBLE_FREE, CUDDY_ERROR_FOREIGN_POINTER],
@@ -411,14 +418,8 @@ impl Run {
             4 => self.must_fail(&[CUDDY_ERROR_INVALID_GRAPH], || api::graph_end(1 << 40)),
             5 => self.must_fail(&[CUDDY_ERROR_INVALID_POOL], || api::pool_pop(1 << 40)),
             6 => {
-                let request = Request {
-                    bytes: 1,
-                    alignment: 3,
-                    stream: 0,
-                    flags: 0,
-                    pool: 0,
-                    wait_ms: 0,
-                };
+                let request =
+                    Request { bytes: 1, alignment: 3, stream: 0, flags: 0, pool: 0, wait_ms: 0 };
                 self.must_fail(&[CUDDY_ERROR_INVALID_ARGUMENT], move || api::malloc_ex(request));
             }
             7 => self.must_fail(&[CUDDY_ERROR_FOREIGN_POINTER], || api::record_stream(4096, 0)),

@@ -67,7 +67,8 @@ impl Run {
         self.end_all_graphs();
         let all: Vec<u64> = self.live.keys().copied().collect();
         for at in all {
-            let op = crate::program::Op { kind: crate::program::Kind::Free, a: 0, b: at / 512, c: 1 };
+            let op =
+                crate::program::Op { kind: crate::program::Kind::Free, a: 0, b: at / 512, c: 1 };
             self.free_block(at, &op);
         }
         assert_eq!(self.live.len(), 0, "blocks that the program could not free");

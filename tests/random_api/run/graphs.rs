@@ -144,7 +144,10 @@ impl Run {
         let outcome = self.call(thread, move || api::malloc(bytes, handle));
         let at = match outcome {
             Ok(at) => at,
-            Err(failed) => return self.refused(&failed, bytes, 0, false),
+            Err(failed) => {
+                let pool = self.effective(thread, 0);
+                return self.refused(&failed, bytes, pool, false);
+            }
         };
         self.born(at, bytes, Some(stream), 0, Some(graph));
         let seed = self.live[&at].seed;
@@ -190,6 +193,7 @@ impl Run {
     /// A block was freed: what graphs go on doing with it is theirs.
     pub(super) fn leave_to_graphs(&mut self, at: u64, block: &Block) {
         let range = (at, at + block.rounded());
+        self.say(|| format!("{at:#x} of home {:?}, graph {:?}, input of {:?}", block.home, block.graph, block.input_of));
         let home_captured = block.home.is_some_and(|home| self.world.streams[home].captured);
         let owners = block.input_of.iter().chain(&block.graph).copied();
         for number in owners {
