@@ -50,7 +50,6 @@ impl Run {
                 self.say(|| format!("stream {stream} is destroyed"));
                 self.world.destroy(stream);
             }
-            2 if held && !self.setting.trusted && !self.setting.opens_all() => self.retire(stream),
             2 if !held && !self.setting.trusted => {
                 let refused = [cuddy_status::CUDDY_ERROR_INVALID_STREAM];
                 let handle = self.world.handle(stream);
