@@ -207,15 +207,18 @@ impl Device {
         if !self.may_capture() || mutant("capture-free-at-once") {
             return Ok(());
         }
-        let (slot, handle) = {
+        let (slot, stream, handle) = {
             let books = self.books.lock();
             let Some(block) = books.pools[pool].heap.find(address) else { return Ok(()) };
+            // Of an earlier capture: the same stream may be captured anew.
             let slot = block.stream;
-            (slot, books.streams.recordable(slot, thread_number(), None))
+            let earlier = books.pools[pool].captured.iter().find(|member| member.captured == slot);
+            let stream = earlier.map_or(slot, |member| member.stream);
+            (slot, stream, books.streams.recordable(stream, thread_number(), None))
         };
-        let known = self.books.lock().graphs.capturing(slot);
+        let known = self.books.lock().graphs.capturing(stream);
         let captured = match (known, handle) {
-            (None, Some(handle)) if slot != LEGACY => self.joined(handle, slot)?,
+            (None, Some(handle)) if stream != LEGACY => self.joined(handle, stream)?,
             (known, _) => known,
         };
         match captured {
