@@ -1,6 +1,7 @@
 //! Blocks: how they are asked for, used, named and freed.
 
 use cuddy::abi::memory::CUDDY_REQUEST_NO_WAIT;
+use cuddy::abi::pools::CUDDY_POOL_DEFAULT;
 use cuddy::error::cuddy_status;
 
 use super::Run;
@@ -181,8 +182,10 @@ impl Run {
             self.counts.refused += 1;
             self.tally.add("refused", 1);
             let simple = waits && self.struck == 0 && self.setting.pages;
-            if simple && self.graphs.iter().all(|graph| graph.gone) && !self.is_bounded(pool) {
-                let held = self.least_held() + api::stats().quarantined;
+            let graphs = self.graphs.iter().any(|graph| !graph.gone);
+            if simple && !graphs && !self.is_bounded(pool) && !self.ended_pools_hold_memory() {
+                let held = self.least_held(|of| of == pool || of == CUDDY_POOL_DEFAULT);
+                let held = held + self.kept_by_pools(pool) + api::stats().quarantined;
                 let room = self.limit.saturating_sub(held);
                 let need = bytes.div_ceil(PAGE) * PAGE;
                 assert!(room < need, "{room} bytes can be had, {need} are enough: {failed:?}");
@@ -193,11 +196,11 @@ impl Run {
         assert!(self.struck > 0 || ended && self.is_destroyed(pool), "{failed:?}");
     }
 
-    /// The pages that live blocks lie on, in bytes.
-    pub(super) fn least_held(&self) -> u64 {
+    /// The pages that live blocks of these pools lie on, in bytes.
+    pub(super) fn least_held(&self, counts: impl Fn(u64) -> bool) -> u64 {
         let mut last = u64::MAX;
         let mut pages = 0;
-        for (&at, block) in &self.live {
+        for (&at, block) in self.live.iter().filter(|(_, block)| counts(block.pool)) {
             let (first, end) = (at / PAGE, (at + block.rounded()).div_ceil(PAGE));
             pages += end - first - u64::from(first == last);
             last = end - 1;

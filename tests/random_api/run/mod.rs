@@ -238,7 +238,7 @@ impl Run {
             _ => {
                 let done = self.must(turn, "trim", move || api::trim(keep)).is_some();
                 let stats = api::stats();
-                let kept = keep.max(self.least_held());
+                let kept = keep.max(self.least_held(|_| true));
                 let most = kept + stats.quarantined;
                 let sure = done && self.struck == 0 && self.setting.pages;
                 let graphs = self.graphs.iter().any(|graph| !graph.gone);

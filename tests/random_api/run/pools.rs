@@ -44,6 +44,17 @@ impl Run {
         self.pools.iter().any(|p| p.name == pool && p.limit != u64::MAX)
     }
 
+    /// What private pools hold, this one left out: their free memory is for nobody else.
+    pub(super) fn kept_by_pools(&self, but: u64) -> u64 {
+        let others = self.pools.iter().filter(|pool| pool.name != but);
+        others.filter_map(|pool| api::pool_stats(pool.name).ok()).map(|stats| stats.reserved).sum()
+    }
+
+    /// Whether a pool that was destroyed, a graph's for example, is still there for its blocks.
+    pub(super) fn ended_pools_hold_memory(&self) -> bool {
+        self.live.values().any(|block| block.graph.is_some() || self.is_destroyed(block.pool))
+    }
+
     /// The pools that serve the default one rather than let it fail.
     pub(super) fn lenders(&self) -> Vec<u64> {
         let lenders = self.pools.iter().filter(|pool| pool.lends && !pool.destroyed);
