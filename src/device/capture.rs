@@ -135,8 +135,8 @@ impl Device {
         if let Some(stamp) = last {
             self.books.lock().streams.unpin(stamp.stream);
         }
-        self.settle_launched()?;
-        // What cannot go back now does so later.
+        // The graph is gone. What cannot be asked, or go back, now does so later.
+        let _ = self.settle_launched();
         let _ = self.reap();
         Ok(())
     }

@@ -105,7 +105,7 @@ fn child() {
         println!("{panic}");
     }));
     let mut run = run::Run::new(machine, setting, say);
-    run.run(&program.ops());
+    run.run(&program.ops(), program.steps / 2);
     println!("{}", run.tally.to_line());
     println!("{DONE}");
     std::process::exit(0);

@@ -82,12 +82,14 @@ impl Setting {
         let any = format!("random:{number}");
         let schedule = pick(random, &["lazy", "lazy", "lag:4", "lag:60", "eager", &any, &any]);
         let driver = pick(random, &[13000, 13000, 12080, 12050, 12000, 11040]);
+        let caching = random.below(24) > 0;
         Self {
             schedule: schedule.to_owned(),
-            pages: random.below(4) > 0,
+            // With caching off there are only segments.
+            pages: random.below(4) > 0 && caching,
             share: pick(random, &["wait", "wait", "wait", "wait", "passed", "never"]),
             trusted: random.below(8) == 0,
-            caching: random.below(24) > 0,
+            caching,
             driver,
             limit: MIB * pick(random, &[48, 64, 64, 96, 160]),
             faults: random.below(4) == 0,

@@ -2,7 +2,6 @@
 
 use super::Run;
 use crate::api;
-use crate::world::World;
 
 impl Run {
     /// The counters against the model, and the limits against the driver.
@@ -28,10 +27,10 @@ impl Run {
         assert!(stats.allocated <= stats.allocated_peak && stats.active <= stats.active_peak);
         assert_eq!(stats.cached, stats.reserved - stats.active);
         assert_eq!(stats.limit, self.limit);
-        assert_eq!(stats.reserved, sim.used(0) - World::OWN_BYTES, "what the driver gave");
+        assert_eq!(stats.reserved, sim.used(0) - self.not_ours, "what the driver gave");
         // The limit held at every moment; one that was set below what is held lets nothing grow.
         let most = self.limit.max(self.reserved_before);
-        let peak = sim.used_peak(0) - World::OWN_BYTES;
+        let peak = sim.used_peak(0) - self.not_ours;
         assert!(peak <= most, "{peak} bytes were held, and {most} are allowed");
         self.reserved_before = stats.reserved;
         sim.reset_used_peak(0).expect("a device");

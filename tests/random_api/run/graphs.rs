@@ -193,7 +193,12 @@ impl Run {
     /// A block was freed: what graphs go on doing with it is theirs.
     pub(super) fn leave_to_graphs(&mut self, at: u64, block: &Block) {
         let range = (at, at + block.rounded());
-        self.say(|| format!("{at:#x} of home {:?}, graph {:?}, input of {:?}", block.home, block.graph, block.input_of));
+        self.say(|| {
+            format!(
+                "{at:#x} of home {:?}, graph {:?}, input of {:?}",
+                block.home, block.graph, block.input_of
+            )
+        });
         let home_captured = block.home.is_some_and(|home| self.world.streams[home].captured);
         let owners = block.input_of.iter().chain(&block.graph).copied();
         for number in owners {
@@ -202,7 +207,7 @@ impl Run {
                 continue;
             }
             let own_input = block.graph != Some(number) && block.home == Some(graph.stream);
-            if own_input && !home_captured {
+            if own_input && !graph.begun {
                 // Nothing kept it for the graph.
                 graph.spent = true;
                 continue;

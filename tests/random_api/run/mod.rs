@@ -40,7 +40,7 @@ const FAULTS: [&str; 14] = [
     "cuStreamGetId",
 ];
 
-/// A fault that waits for the next call.
+/// A fault that waits for a call that it can strike.
 type Armed = (&'static str, u64, i32);
 
 /// What was counted, and has to be in the statistics too.
@@ -71,6 +71,8 @@ pub struct Run {
     /// Faults that struck any call.
     pub struck_ever: u64,
     reserved_before: u64,
+    /// Device memory that is not Cuddy's to give back, in bytes.
+    not_ours: u64,
     patterns: u64,
     say: bool,
 }
@@ -101,6 +103,7 @@ impl Run {
             struck: 0,
             struck_ever: 0,
             reserved_before: 0,
+            not_ours: World::OWN_BYTES,
             patterns: 0,
             say,
         };
@@ -111,9 +114,13 @@ impl Run {
     }
 
     /// Does the steps, frees all that is left, and looks that nothing is left behind.
-    pub fn run(&mut self, ops: &[(u64, Op)]) {
-        let half = ops.len() / 2;
+    pub fn run(&mut self, ops: &[(u64, Op)], half: u64) {
+        let mut to_reset = self.setting.resets;
         for (at, (number, op)) in ops.iter().enumerate() {
+            if to_reset && *number >= half {
+                to_reset = false;
+                self.reset();
+            }
             if self.say {
                 println!("{number}: {op:?}");
             }
@@ -122,9 +129,6 @@ impl Run {
             self.step(op);
             if at % 8 == 0 {
                 self.check();
-            }
-            if self.setting.resets && at == half {
-                self.reset();
             }
         }
         self.finish();
@@ -160,7 +164,7 @@ impl Run {
         if self.setting.faults {
             let function = FAULTS[op.a as usize % FAULTS.len()];
             let code = [crate::machine::OUT_OF_MEMORY, crate::machine::UNKNOWN][op.b as usize % 2];
-            self.armed = Some((function, 1 + op.b / 2 % 3, code));
+            self.armed = Some((function, 1 + op.b / 2 % 2, code));
             self.say(|| format!("armed {:?}", self.armed));
         }
     }
@@ -172,7 +176,7 @@ impl Run {
         call: impl FnOnce() -> Outcome<T> + Send + 'static,
     ) -> Outcome<T> {
         let sim = self.world.machine.sim;
-        let armed = self.armed.take();
+        let armed = self.armed;
         if let Some((function, first, code)) = armed {
             sim.fault(function, first, 0, code, false).expect("a function");
         }
@@ -183,6 +187,9 @@ impl Run {
             self.struck = sim.faults_fired() - before;
             self.struck_ever += self.struck;
             sim.clear_faults();
+            if self.struck > 0 {
+                self.armed = None;
+            }
             self.tally.add("fault that struck", self.struck);
         }
         outcome
