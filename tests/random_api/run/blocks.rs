@@ -171,6 +171,7 @@ impl Run {
         }
         self.say(|| format!("block {at:#x}, {bytes} bytes, pool {pool}"));
         self.live.insert(at, block);
+        self.ages.push(at);
         self.graves.retain(|grave| *grave != at);
         self.counts.mallocs += 1;
     }
@@ -209,8 +210,7 @@ impl Run {
     }
 
     fn block_by(&self, number: u64) -> Option<u64> {
-        let count = self.live.len().max(1);
-        self.live.keys().nth(number as usize % count).copied()
+        self.ages.get(number as usize % self.ages.len().max(1)).copied()
     }
 
     /// Whether the program can order work after all that was done with a block.
@@ -374,6 +374,7 @@ impl Run {
     /// The block is free.
     pub(super) fn freed(&mut self, at: u64) {
         let block = self.live.remove(&at).expect("live");
+        self.ages.retain(|age| *age != at);
         self.counts.frees += 1;
         self.leave_to_graphs(at, &block);
         self.graves.push(at);
@@ -439,7 +440,8 @@ impl Run {
         if thief == donor || matches!(threads, (Some(a), Some(b)) if a != b) {
             return;
         }
-        let given: Option<u64> = self.live.iter().find_map(|(&at, block)| {
+        let given: Option<u64> = self.ages.iter().find_map(|&at| {
+            let block = &self.live[&at];
             let own = block.home == Some(donor) && block.to_name().is_empty();
             (own && block.graph.is_none() && block.bytes < 8 * MIB).then_some(at)
         });

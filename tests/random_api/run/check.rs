@@ -2,6 +2,7 @@
 
 use super::Run;
 use crate::api;
+use crate::program::{Kind, Op};
 
 impl Run {
     /// The counters against the model, and the limits against the driver.
@@ -64,10 +65,8 @@ impl Run {
         self.armed = None;
         self.world.turn = 0;
         self.end_all_graphs();
-        let all: Vec<u64> = self.live.keys().copied().collect();
-        for at in all {
-            let op =
-                crate::program::Op { kind: crate::program::Kind::Free, a: 0, b: at / 512, c: 1 };
+        for (number, at) in self.ages.clone().into_iter().enumerate() {
+            let op = Op { kind: Kind::Free, a: 0, b: 5 * number as u64, c: 1 };
             self.free_block(at, &op);
         }
         assert_eq!(self.live.len(), 0, "blocks that the program could not free");

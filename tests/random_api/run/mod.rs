@@ -55,6 +55,8 @@ pub struct Run {
     pub world: World,
     pub setting: Setting,
     pub live: BTreeMap<u64, Block>,
+    /// The same, by age: addresses are other ones in every run.
+    pub ages: Vec<u64>,
     pub pools: Vec<Pool>,
     /// What each host thread has pushed.
     pub pushed: Vec<Vec<u64>>,
@@ -91,6 +93,7 @@ impl Run {
             world,
             setting,
             live: BTreeMap::new(),
+            ages: Vec::new(),
             pools: Vec::new(),
             pushed,
             graphs: Vec::new(),

@@ -92,7 +92,8 @@ impl Run {
         self.world.start_anew();
         // Somebody has to notice.
         api::empty_cache().expect("it starts anew");
-        let lost: Vec<u64> = std::mem::take(&mut self.live).into_keys().collect();
+        self.live.clear();
+        let lost = std::mem::take(&mut self.ages);
         self.graves.clear();
         api::reset_accumulated().expect("it can");
         self.counts = Counts::default();
