@@ -14,6 +14,7 @@ use super::fences::CAPTURED_EVENT;
 use super::work::is_gone;
 use crate::driver::{Context, Inside, StreamHandle};
 use crate::error::{DriverError, Error};
+use crate::mutants::mutant;
 use crate::streams::Home;
 use crate::sync::thread_number;
 use crate::types::{Stamp, StreamSlot};
@@ -195,6 +196,21 @@ impl Device {
         }
     }
 
+    /// Records one fence over a context for what these stamps stand for. What is stamped after it is
+    /// not covered.
+    fn fence_over(&self, home: Home, stamps: &[Stamp]) -> Result<(), Error> {
+        let mut begun = Vec::new();
+        begun.try_reserve(stamps.len()).map_err(|_| Error::HostOutOfMemory)?;
+        if mutant("device-fence-not-begun") {
+            begun.extend(stamps);
+        } else {
+            let mut books = self.books.lock();
+            begun.extend(stamps.iter().map(|stamp| books.streams.begin_fence(stamp.stream)));
+        }
+        self.record_over(home, &begun);
+        Ok(())
+    }
+
     /// Waits for all work of a context, or for the stamps, if a fence of their own comes to be
     /// recorded meanwhile and is over first; a context that is gone has no work.
     fn wait_context(
@@ -205,7 +221,7 @@ impl Device {
         until: Until,
     ) -> Result<bool, Error> {
         if until != Until::Over && self.driver.has_context_events() {
-            self.record_over(home, stamps);
+            self.fence_over(home, stamps)?;
         }
         let (mut pause, mut looks) = (PAUSES[0], 0);
         while !stamps.is_empty() && (looks < LOOKS || until != Until::Over) {
