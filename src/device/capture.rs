@@ -212,7 +212,9 @@ impl Device {
             let Some(block) = books.pools[pool].heap.find(address) else { return Ok(()) };
             // Of an earlier capture: the same stream may be captured anew.
             let slot = block.stream;
-            let earlier = books.pools[pool].captured.iter().find(|member| member.captured == slot);
+            let members = &books.pools[pool].captured;
+            let earlier = members.iter().find(|member| member.captured == slot);
+            let earlier = earlier.filter(|_| !mutant("capture-forgets-earlier-blocks"));
             let stream = earlier.map_or(slot, |member| member.stream);
             (slot, stream, books.streams.recordable(stream, thread_number(), None))
         };

@@ -11,6 +11,7 @@ use super::work::{Turn, Work};
 use super::{Device, open::SEGMENT_UNIT};
 use crate::error::{Error, sentence};
 use crate::heap::Block;
+use crate::mutants::mutant;
 use crate::size::{GRANULE, align_up};
 use crate::streams::Streams;
 use crate::types::{Address, PoolId, Stamp};
@@ -155,7 +156,9 @@ impl Device {
         let Turn::Mine(mut work) = Work::begin(self, None)? else { return Ok(()) };
         self.settle_passed(&work.inside)?;
         // What graphs use is theirs until they are gone.
-        let usable = |streams: &Streams<Fence>, stamp: Stamp| !streams.is_captured(stamp.stream);
+        let usable = |streams: &Streams<Fence>, stamp: Stamp| {
+            !streams.is_captured(stamp.stream) || mutant("capture-passed-back")
+        };
         let segments = self.claim(&[pool], u64::MAX, &usable)?;
         let mut outcome = Ok(());
         for segment in segments {

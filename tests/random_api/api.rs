@@ -32,6 +32,8 @@ pub const DEVICE: i32 = 0;
 #[derive(Clone, Debug)]
 pub struct Failed {
     pub status: cuddy_status,
+    /// For whoever reads of it.
+    #[allow(dead_code)]
     pub text: String,
 }
 

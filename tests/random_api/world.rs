@@ -37,7 +37,7 @@ pub struct World {
     /// The thread whose turn it is.
     pub turn: usize,
     pub streams: Vec<Stream>,
-    kernels: [usize; 4],
+    kernels: [usize; 2],
     counters: u64,
     /// What was compared since the counters were looked at.
     compared: Vec<String>,
@@ -58,7 +58,7 @@ impl World {
             hosts,
             turn: 0,
             streams: Vec::new(),
-            kernels: [0; 4],
+            kernels: [0; 2],
             counters: 0,
             compared: Vec::new(),
             comparisons: 0,
@@ -74,8 +74,7 @@ impl World {
         let to = &mut module;
         let image = c"image".as_ptr() as usize;
         assert_eq!(cu!(machine, "cuModuleLoadData"(to => *mut usize, image => usize)), 0);
-        let names =
-            [c"cuddy_pattern_write", c"cuddy_pattern_check", c"simcuda_gate", c"simcuda_spin"];
+        let names = [c"cuddy_pattern_write", c"cuddy_pattern_check"];
         self.kernels = names.map(|name| {
             let mut function = 0usize;
             let (to, name) = (&mut function, name.as_ptr() as usize);
@@ -119,11 +118,6 @@ impl World {
         let (machine, mut handle) = (self.machine, 0usize);
         let (to, flags) = (&mut handle, u32::from(!blocking));
         assert_eq!(cu!(machine, "cuStreamCreate"(to => *mut usize, flags => u32)), 0);
-        self.add(handle, None, false)
-    }
-
-    /// A stream that another part of the program made and ends.
-    pub fn adopt(&mut self, handle: usize) -> Sid {
         self.add(handle, None, false)
     }
 
@@ -219,11 +213,6 @@ impl World {
         self.launch(1, stream, vec![at, bytes, stride(bytes), seed, counter]);
         self.compared.push(what);
         self.comparisons += 1;
-    }
-
-    /// Keeps a stream busy until a gate opens.
-    pub fn gate(&self, stream: Sid, gate: u64) {
-        self.launch(2, stream, vec![gate]);
     }
 
     /// Waits for everything, and says what was found wrong.

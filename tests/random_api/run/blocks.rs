@@ -413,7 +413,7 @@ impl Run {
                     assert_eq!((start, offset), (inside - 256, 256));
                 }
             }
-            2 => self.must_fail(&[CUDDY_ERROR_FOREIGN_POINTER], || api::free(0x1234_000)),
+            2 => self.must_fail(&[CUDDY_ERROR_FOREIGN_POINTER], || api::free(0x123_4000)),
             3 => {
                 let bytes = u64::MAX - op.b % 600;
                 self.must_fail(&[CUDDY_ERROR_OUT_OF_MEMORY], move || api::malloc(bytes, 0));

@@ -64,9 +64,8 @@ pub struct Run {
     pub counts: Counts,
     pub limit: u64,
     pub tally: Tally,
-    /// Addresses that were freed lately, and those that a reset took.
+    /// Addresses that were freed lately.
     graves: Vec<u64>,
-    lost: Vec<u64>,
     armed: Option<Armed>,
     /// Faults that struck the last call.
     struck: u64,
@@ -101,7 +100,6 @@ impl Run {
             limit,
             tally: Tally::default(),
             graves: Vec::new(),
-            lost: Vec::new(),
             armed: None,
             struck: 0,
             struck_ever: 0,
