@@ -511,8 +511,8 @@ cuddy_status cuddy_block_info(const void *ptr, struct cuddy_block *info);
 // Thread-safe. Calls the driver once.
 cuddy_status cuddy_stream_open(int device, cuddy_stream stream);
 
-// Ends that promise: call it right before the stream is destroyed. All work that the stream has been
-// given counts; it must be given no more.
+// Ends that promise: call it right before the stream is destroyed. Work that the stream was given
+// before counts; it must be given no more.
 //
 // Blocks of the stream stay valid, and its free memory stays usable by others.
 //
@@ -522,8 +522,7 @@ cuddy_status cuddy_stream_open(int device, cuddy_stream stream);
 // Errors: CUDDY_ERROR_INVALID_STREAM (never opened, or retired before), CUDDY_ERROR_INVALID_DEVICE,
 // CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
 // Thread-safe. Calls the driver to mark the end of the stream's work; does not wait for it.
-cuddy_status cuddy_stream_retire(int device,
-                                 cuddy_stream stream);
+cuddy_status cuddy_stream_retire(int device, cuddy_stream stream);
 
 // Tells that the program has made one stream wait for another. What has been freed on donor may
 // then go to thief at once, with no wait of Cuddy's.
