@@ -511,7 +511,8 @@ cuddy_status cuddy_block_info(const void *ptr, struct cuddy_block *info);
 // Thread-safe. Calls the driver once.
 cuddy_status cuddy_stream_open(int device, cuddy_stream stream);
 
-// Ends that promise: call it before the stream is destroyed.
+// Ends that promise: call it right before the stream is destroyed. Work that the stream was given
+// before counts; it must be given no more.
 //
 // Blocks of the stream stay valid, and its free memory stays usable by others.
 //

@@ -4,13 +4,16 @@
 //! Small requests get a segment that many fit into; when the limit or the device is too small for
 //! that, a segment of just the request. With caching off it is always just the request.
 
+use super::fence::Fence;
 use super::pools::Claimed;
 use super::reclaim::{Miss, Stop};
 use super::work::{Turn, Work};
 use super::{Device, open::SEGMENT_UNIT};
 use crate::error::{Error, sentence};
 use crate::heap::Block;
+use crate::mutants::mutant;
 use crate::size::{GRANULE, align_up};
+use crate::streams::Streams;
 use crate::types::{Address, PoolId, Stamp};
 
 impl Miss<'_> {
@@ -150,7 +153,11 @@ impl Device {
     fn pass_back_now(&self, pool: PoolId) -> Result<(), Error> {
         let Turn::Mine(mut work) = Work::begin(self, None)? else { return Ok(()) };
         self.settle_passed(&work.inside)?;
-        let segments = self.claim(&[pool], u64::MAX, &|_, _| true)?;
+        // What graphs use is theirs until they are gone.
+        let usable = |streams: &Streams<Fence>, stamp: Stamp| {
+            !streams.is_captured(stamp.stream) || mutant("capture-passed-back")
+        };
+        let segments = self.claim(&[pool], u64::MAX, &usable)?;
         let mut outcome = Ok(());
         for segment in segments {
             if let Err(error) = work.free_segment(segment) {

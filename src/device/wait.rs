@@ -198,6 +198,21 @@ impl Device {
         }
     }
 
+    /// Records one fence over a context for what these stamps stand for. What is stamped after it is
+    /// not covered.
+    fn fence_over(&self, home: Home, stamps: &[Stamp]) -> Result<(), Error> {
+        let mut begun = Vec::new();
+        begun.try_reserve(stamps.len()).map_err(|_| Error::HostOutOfMemory)?;
+        if mutant("device-fence-not-begun") {
+            begun.extend(stamps);
+        } else {
+            let mut books = self.books.lock();
+            begun.extend(stamps.iter().map(|stamp| books.streams.begin_fence(stamp.stream)));
+        }
+        self.record_over(home, &begun);
+        Ok(())
+    }
+
     /// Waits for the stamps by what can be had: a fence of their own that somebody comes to record
     /// meanwhile, or one over the whole context, whichever is over first; where there is neither, for
     /// all work of the context. A context that is gone has no work.
@@ -211,8 +226,9 @@ impl Device {
         let wide = !stamps.is_empty() && self.driver.has_context_events();
         let wide = wide && !mutant("device-waits-for-the-context") && {
             if !self.are_fenced(stamps) {
-                self.record_over(home, stamps);
+                self.fence_over(home, stamps)?;
             }
+            self.want_fences(stamps);
             true
         };
         let (mut pause, mut looks) = (PAUSES[0], 0);
@@ -245,6 +261,12 @@ impl Device {
         }
         begun.into_iter().for_each(|stamp| self.pass(stamp));
         Ok(true)
+    }
+
+    /// Asks the next calls that pass these streams for fences of their own.
+    fn want_fences(&self, stamps: &[Stamp]) {
+        let mut books = self.books.lock();
+        stamps.iter().for_each(|stamp| books.streams.want_fence(stamp.stream));
     }
 
     /// Whether each of the stamps has a fence by now, or has passed.

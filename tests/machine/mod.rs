@@ -64,7 +64,7 @@ macro_rules! cu {
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { sim: simcuda_control::load().expect("the simulated driver is built") }
     }
 
