@@ -24,6 +24,7 @@ mod order;
 mod pages;
 mod pools;
 mod private;
+mod proofs;
 mod reclaim;
 mod segments;
 mod share;
