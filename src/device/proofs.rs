@@ -116,7 +116,14 @@ impl Device {
                 false => pending = Some(stamp.stream),
             }
         }
-        self.books.lock().end_captures();
+        // Captured work is over with the last launches of its graphs: they have fences of their own.
+        let captured = {
+            let streams = &self.books.lock().streams;
+            stamps.iter().any(|stamp| streams.is_captured(stamp.stream))
+        };
+        if captured {
+            self.settle_passed(&inside)?;
+        }
         Ok(())
     }
 

@@ -92,7 +92,8 @@ impl Host {
                 return Ok(self.count_retry(&descent, found));
             }
             // Where only a wait shows that a block is over, it is what cuMemFreeHost() would have done.
-            if self.books.lock().waits.must_be_waited_for(bytes) && self.wait_for_one(bytes)? {
+            let must_wait = self.books.lock().waits.must_be_waited_for(bytes);
+            if must_wait && self.wait_for_one(bytes)? {
                 continue;
             }
             if let Some(found) = self.grow(bytes, want, device()?, &mut descent)? {
@@ -322,7 +323,8 @@ impl Host {
 
     /// Forgets what was of contexts that are no more.
     fn notice_resets(&self) -> Result<(), Error> {
-        for device in self.books.lock().devices()? {
+        let devices = self.books.lock().devices()?;
+        for device in devices {
             let generation = device.generation()?;
             self.books.lock().forget(device.id(), generation)?;
         }
