@@ -94,17 +94,18 @@ typedef struct CUstream_st *cuddy_stream;
 // A flag of host memory: mapped into device addresses, as CU_MEMHOSTALLOC_DEVICEMAP.
 #define CUDDY_HOST_MAPPED 2
 
-// A flag of host memory: write-combined, slow to read on the host; as CU_MEMHOSTALLOC_WRITECOMBINED.
+// A flag of host memory: write-combined, slow to read on the host; as
+// CU_MEMHOSTALLOC_WRITECOMBINED.
 #define CUDDY_HOST_WRITE_COMBINED 4
 
-// A flag of host memory: the program records every stream that uses the block, so that one of which
-// none was recorded is free at once.
+// A flag of host memory: the program records every stream that uses the block, so that one of
+// which none was recorded is free at once.
 #define CUDDY_HOST_STREAMS_RECORDED 256
 
-// A kind of event: nothing that could serve a request was found, after all else was tried. When all
-// callbacks have returned, the search begins again; they are called again as long as it fails and
-// live memory has become less, or a limit was raised. Not told in a captured stream, where a call of
-// the driver's may break the capture.
+// A kind of event: nothing that could serve a request was found, after all else was tried. When
+// all callbacks have returned, the search begins again; they are called again as long as it fails
+// and live memory has become less, or a limit was raised. Not told in a captured stream, where a
+// call of the driver's may break the capture.
 #define CUDDY_EVENT_OUT_OF_MEMORY 1
 
 // A kind of event: more memory is reserved than when this was told last.
@@ -326,7 +327,8 @@ typedef struct cuddy_stats {
   uint64_t rung_harvest_count;
   // Misses that got to rung 7: the host waited for the last users of memory.
   uint64_t rung_host_wait_count;
-  // Times that rung 8 was reached: out-of-memory callbacks were called, and the search began again.
+  // Times that rung 8 was reached: out-of-memory callbacks were called, and the search began
+  // again.
   uint64_t rung_callback_count;
 } cuddy_stats;
 
@@ -405,8 +407,8 @@ typedef struct cuddy_event {
   uint32_t kind;
   // The device's number, or CUDDY_HOST_MEMORY.
   int32_t device;
-  // Out of memory: bytes asked for. Else: by how many bytes more or fewer are reserved now. Threads
-  // that grow at once may share one event; the sum is exact.
+  // Out of memory: bytes asked for. Else: by how many bytes more or fewer are reserved now.
+  // Threads that grow at once may share one event; the sum is exact.
   uint64_t bytes;
   // Bytes of live blocks, at that moment.
   uint64_t allocated;
@@ -951,20 +953,21 @@ cuddy_status cuddy_list_options(char *buffer, size_t size, size_t *needed);
 // Host memory
 // -------------------------------------------------------------------------------------------------
 //
-// Page-locked memory of the host, which devices copy from and to without the program waiting. Getting
-// it from the driver costs milliseconds; here it is kept and handed out again. A freed block is used
-// again only when the work that uses it is known to be over, never behind a wait of a stream: the host
-// would not be held back by that. So say which streams use a block (cuddy_host_record_stream()):
-// after its free they are waited for, and nobody else. Of a block for which no stream was recorded, all
-// work of its device's primary context is waited for, as cudaFreeHost() does; a program that records
-// every stream says so with CUDDY_HOST_STREAMS_RECORDED, and gets unused blocks back at once.
+// Page-locked memory of the host, which devices copy from and to without the program waiting.
+// Getting it from the driver costs milliseconds; here it is kept and handed out again. A freed
+// block is used again only when the work that uses it is known to be over, never behind a wait of
+// a stream: the host would not be held back by that. So say which streams use a block
+// (cuddy_host_record_stream()): after its free they are waited for, and nobody else. Of a block
+// for which no stream was recorded, all work of its device's primary context is waited for, as
+// cudaFreeHost() does; a program that records every stream says so with
+// CUDDY_HOST_STREAMS_RECORDED, and gets unused blocks back at once.
 //
-// Blocks are cut from driver allocations: small ones from shared ones of 2 MiB, others from any that is
-// less than 16 times as large. No request is rounded by more than 2 MiB, and before the driver is asked
-// for more, free memory goes back until no more is page-locked than was ever in use at once, and an
-// eighth of it (or 2 MiB) more. The memory is of the primary context of the device that was current
-// when it was got; all devices can use it where addresses are unified. It is placed by the calling
-// thread's memory policy when it is got.
+// Blocks are cut from driver allocations: those up to 256 KiB from shared ones of 2 MiB, others from
+// any that is less than 16 times as large. No request is rounded by more than 2 MiB. Before the
+// driver is asked for more, whole allocations that are free go back, until no more is page-locked
+// than was ever in use at once and an eighth of it (or 2 MiB) more. The memory is of the primary
+// context of the device that was current when it was got; all devices can use it where addresses are
+// unified. It is placed by the calling thread's memory policy when it is got.
 
 // Allocates page-locked host memory.
 //
@@ -973,40 +976,37 @@ cuddy_status cuddy_list_options(char *buffer, size_t size, size_t *needed);
 // flags: CUDDY_HOST_PORTABLE, CUDDY_HOST_MAPPED, CUDDY_HOST_WRITE_COMBINED and
 //        CUDDY_HOST_STREAMS_RECORDED, or-ed; 0 for none. Memory is reused for the same flags only.
 //
-// Errors: CUDDY_ERROR_INVALID_ARGUMENT (ptr is NULL, unknown flags), CUDDY_ERROR_OUT_OF_MEMORY (all
-// that is cached went back, and freed blocks were waited for, before), CUDDY_ERROR_NO_DRIVER,
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (ptr is NULL, unknown flags), CUDDY_ERROR_OUT_OF_MEMORY
+// (all that is cached went back, and freed blocks were waited for, before), CUDDY_ERROR_NO_DRIVER,
 // CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
-// Thread-safe. Calls the driver only when no free block fits; waits for streams only when the driver
-// has no memory, or cannot record what a freed block waits for (before CUDA 12.5).
-cuddy_status cuddy_host_malloc(void **ptr,
-                               size_t bytes,
-                               uint32_t flags);
+// Thread-safe. Calls the driver only when no free block fits; waits for streams only when the
+// driver has no memory, or cannot record what a freed block waits for (before CUDA 12.5).
+cuddy_status cuddy_host_malloc(void **ptr, size_t bytes, uint32_t flags);
 
-// Gives a block of host memory back. It is used again when the work that its streams had been given by
-// now is over.
+// Gives a block of host memory back. It is used again when the work that its streams had been
+// given by now is over.
 //
 // ptr: what cuddy_host_malloc() gave; NULL does nothing.
 //
 // Errors: CUDDY_ERROR_DOUBLE_FREE, CUDDY_ERROR_INTERIOR_POINTER, CUDDY_ERROR_FOREIGN_POINTER,
 // CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED.
-// Thread-safe; any thread may free. Never waits. Calls the driver for one free in 16, or in 1 MiB, to
-// mark the end of the streams' work.
+// Thread-safe; any thread may free. Never waits. Calls the driver for one free in 16, or in 1 MiB,
+// to mark the end of the streams' work.
 cuddy_status cuddy_host_free(void *ptr);
 
-// Says that a stream uses a block of host memory: after its free it is not used again before the work
-// that the stream had been given by then is over.
+// Says that a stream uses a block of host memory: after its free it is not used again before the
+// work that the stream had been given by then is over.
 //
 // ptr:    the start of a live block; NULL does nothing.
 // stream: the stream, of any device; CUDDY_STREAM_ANY is all work of the primary context of the
-//         block's device. It must be valid during the call. A captured stream's use lasts until its
-//         graph is destroyed.
+//         block's device. It must be valid during the call. A captured stream's use lasts until
+//         its graph is destroyed.
 //
 // Errors: CUDDY_ERROR_DOUBLE_FREE, CUDDY_ERROR_INTERIOR_POINTER, CUDDY_ERROR_FOREIGN_POINTER,
 // CUDDY_ERROR_INVALID_STREAM, CUDDY_ERROR_DRIVER, CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED,
 // CUDDY_ERROR_SHUTDOWN, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
 // Thread-safe. Calls the driver to tell which stream a handle is.
-cuddy_status cuddy_host_record_stream(void *ptr,
-                                      cuddy_stream stream);
+cuddy_status cuddy_host_record_stream(void *ptr, cuddy_stream stream);
 
 // Gives all host memory that is free back to the driver. Waits for the work that still uses it.
 //
@@ -1039,12 +1039,13 @@ cuddy_status cuddy_host_reset_accumulated_memory_stats(void);
 // -------------------------------------------------------------------------------------------------
 //
 // A program can be called when a request finds no memory, so that it frees something, and when
-// memory is got from the driver or given back to it. A callback runs on the thread whose call it is
-// about, within that call and with no lock of Cuddy's held: it may call any function of Cuddy's,
-// and wait for other threads. What it does itself is told to nobody while it does it: callbacks do not
-// nest, and a request that finds no memory inside one fails. It must return: an exception that leaves
-// it ends the process, and longjmp() out of it leaves it running for ever, so that nobody could wait
-// for its removal. Where nobody observes, and for all that the cache serves, observers cost nothing.
+// memory is got from the driver or given back to it. A callback runs on the thread whose call it
+// is about, within that call and with no lock of Cuddy's held: it may call any function of
+// Cuddy's, and wait for other threads. What it does itself is told to nobody while it does it:
+// callbacks do not nest, and a request that finds no memory inside one fails. It must return: an
+// exception that leaves it ends the process, and longjmp() out of it leaves it running for ever,
+// so that nobody could wait for its removal. Where nobody observes, and for all that the cache
+// serves, observers cost nothing.
 
 // Asks to be called when certain things happen.
 //

@@ -94,7 +94,8 @@ pub struct cuddy_stats {
     pub rung_harvest_count: u64,
     /// Misses that got to rung 7: the host waited for the last users of memory.
     pub rung_host_wait_count: u64,
-    /// Times that rung 8 was reached: out-of-memory callbacks were called, and the search began again.
+    /// Times that rung 8 was reached: out-of-memory callbacks were called, and the search began
+    /// again.
     pub rung_callback_count: u64,
 }
 

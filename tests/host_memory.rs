@@ -5,7 +5,12 @@
 mod machine;
 
 use std::ffi::c_void;
+use std::sync::Mutex;
 
+use cuddy::abi::observers::{
+    CUDDY_EVENT_GROWTH, CUDDY_EVENT_OUT_OF_MEMORY, CUDDY_EVENT_RELEASE, CUDDY_HOST_MEMORY,
+    cuddy_event, cuddy_observe,
+};
 use cuddy::error::Error;
 use cuddy::process::{
     self, HOST_MAPPED, HOST_PORTABLE, HOST_STREAMS_RECORDED, HOST_WRITE_COMBINED, host_empty_cache,
@@ -506,8 +511,8 @@ fn older_drivers_wait_rather_than_grow() {
     });
 }
 
-/// A loop that records its stream costs one event record and one query a free at most, and nothing of
-/// memory; one that needs no stream costs nothing at all.
+/// A loop that records its stream costs one event record and one query a free at most, and nothing
+/// of memory; one that needs no stream costs nothing at all.
 #[test]
 fn steady_loops_cost_little() {
     hosted("steady_loops_cost_little", &[], |machine| {
@@ -560,5 +565,97 @@ fn a_forked_child_is_told() {
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         assert_eq!(status, 0);
         host_free(block).expect("live");
+    });
+}
+
+static STASH: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+static TOLD: Mutex<[u64; 3]> = Mutex::new([0; 3]);
+
+extern "C-unwind" fn notes_and_frees(event: *const cuddy_event, _: *mut c_void) {
+    // SAFETY: it lives until the callback returns.
+    let event = unsafe { *event };
+    if event.device != CUDDY_HOST_MEMORY {
+        return;
+    }
+    assert!(event.allocated <= event.reserved && event.stream.is_null());
+    let mut told = TOLD.lock().expect("no panic");
+    match event.kind {
+        CUDDY_EVENT_OUT_OF_MEMORY => {
+            told[0] += 1;
+            let block = STASH.lock().expect("no panic").pop();
+            block.into_iter().for_each(|block| host_free(block).expect("live"));
+        }
+        CUDDY_EVENT_GROWTH => told[1] += event.bytes,
+        CUDDY_EVENT_RELEASE => told[2] += event.bytes,
+        other => panic!("{other} is no kind"),
+    }
+}
+
+/// Observers are told of host memory as of a device's; what they free serves the request.
+#[test]
+fn observers_are_told_of_host_memory() {
+    hosted("observers_are_told_of_host_memory", &[], |machine| {
+        let mut name = 0;
+        let kinds = CUDDY_EVENT_OUT_OF_MEMORY | CUDDY_EVENT_GROWTH | CUDDY_EVENT_RELEASE;
+        // SAFETY: the callback takes what it is given.
+        unsafe { cuddy_observe(&mut name, kinds, Some(notes_and_frees), std::ptr::null_mut()) };
+        for _ in 0..3 {
+            let block = host_malloc(4 * MIB, 0).expect("memory");
+            STASH.lock().expect("no panic").push(block);
+        }
+        machine.sim.fault("cuMemHostAlloc", 1, 1, OUT_OF_MEMORY, false).expect("a fault");
+        let block = host_malloc(3 * MIB, 0).expect("what a callback freed");
+        assert_eq!((stats().callback_count, stats().out_of_memory_count), (1, 0));
+        // No block is large enough: all are freed, one after the other, and nothing helps.
+        assert!(is_out_of_memory(&host_malloc(5 * MIB, 0)));
+        assert_eq!(STASH.lock().expect("no panic").len(), 0);
+        machine.sim.clear_faults();
+        host_free(block).expect("live");
+        host_empty_cache().expect("it works");
+        let told = *TOLD.lock().expect("no panic");
+        assert_eq!((told[0] >= 3, told[1], told[2]), (true, 12 * MIB, 12 * MIB));
+    });
+}
+
+/// Threads that allocate, copy, free and give back at once.
+#[test]
+fn threads_share_it() {
+    hosted("threads_share_it", &[], |machine| {
+        let context = machine.context();
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                scope.spawn(move || {
+                    machine.set_context(context);
+                    let stream = held(machine);
+                    let device = malloc_on(MIB, stream).expect("room");
+                    let (mut random, mut live) = (Random(thread), Vec::new());
+                    for _ in 0..200 {
+                        match random.below(20) {
+                            0 => drop(host_empty_cache().expect("it works")),
+                            1..8 if !live.is_empty() => {
+                                let at = random.below(live.len() as u64) as usize;
+                                host_free(live.swap_remove(at)).expect("live");
+                            }
+                            _ => {
+                                let bytes = 4096 + random.below(MIB);
+                                let block = host_malloc(bytes, HOST_PORTABLE).expect("memory");
+                                write(machine, block, thread as u8, 4096);
+                                send(machine, stream, device, block, 4096);
+                                host_record_stream(block, stream).expect("a stream");
+                                live.push(block);
+                            }
+                        }
+                    }
+                    live.drain(..).for_each(|block| host_free(block).expect("live"));
+                });
+            }
+        });
+        machine.synchronize_all();
+        host_empty_cache().expect("it works");
+        let now = stats();
+        assert_eq!((now.reserved, now.active, now.live_block_count), (0, 0, 0));
+        assert_eq!(now.malloc_count, now.free_count);
+        assert_eq!(pinned(machine), 0);
+        machine.assert_clean();
     });
 }

@@ -74,6 +74,11 @@ fn stats() {
 }
 
 #[test]
+fn host() {
+    check("host.c");
+}
+
+#[test]
 fn observers() {
     check("observers.c");
 }

@@ -1,19 +1,20 @@
 //! Host memory.
 //!
-//! Page-locked memory of the host, which devices copy from and to without the program waiting. Getting
-//! it from the driver costs milliseconds; here it is kept and handed out again. A freed block is used
-//! again only when the work that uses it is known to be over, never behind a wait of a stream: the host
-//! would not be held back by that. So say which streams use a block (cuddy_host_record_stream()):
-//! after its free they are waited for, and nobody else. Of a block for which no stream was recorded, all
-//! work of its device's primary context is waited for, as cudaFreeHost() does; a program that records
-//! every stream says so with CUDDY_HOST_STREAMS_RECORDED, and gets unused blocks back at once.
+//! Page-locked memory of the host, which devices copy from and to without the program waiting.
+//! Getting it from the driver costs milliseconds; here it is kept and handed out again. A freed
+//! block is used again only when the work that uses it is known to be over, never behind a wait of
+//! a stream: the host would not be held back by that. So say which streams use a block
+//! (cuddy_host_record_stream()): after its free they are waited for, and nobody else. Of a block
+//! for which no stream was recorded, all work of its device's primary context is waited for, as
+//! cudaFreeHost() does; a program that records every stream says so with
+//! CUDDY_HOST_STREAMS_RECORDED, and gets unused blocks back at once.
 //!
-//! Blocks are cut from driver allocations: small ones from shared ones of 2 MiB, others from any that is
-//! less than 16 times as large. No request is rounded by more than 2 MiB, and before the driver is asked
-//! for more, free memory goes back until no more is page-locked than was ever in use at once, and an
-//! eighth of it (or 2 MiB) more. The memory is of the primary context of the device that was current
-//! when it was got; all devices can use it where addresses are unified. It is placed by the calling
-//! thread's memory policy when it is got.
+//! Blocks are cut from driver allocations: those up to 256 KiB from shared ones of 2 MiB, others from
+//! any that is less than 16 times as large. No request is rounded by more than 2 MiB. Before the
+//! driver is asked for more, whole allocations that are free go back, until no more is page-locked
+//! than was ever in use at once and an eighth of it (or 2 MiB) more. The memory is of the primary
+//! context of the device that was current when it was got; all devices can use it where addresses are
+//! unified. It is placed by the calling thread's memory policy when it is got.
 
 use std::ffi::c_void;
 
@@ -29,11 +30,12 @@ pub const CUDDY_HOST_PORTABLE: u32 = 1;
 /// A flag of host memory: mapped into device addresses, as CU_MEMHOSTALLOC_DEVICEMAP.
 pub const CUDDY_HOST_MAPPED: u32 = 2;
 
-/// A flag of host memory: write-combined, slow to read on the host; as CU_MEMHOSTALLOC_WRITECOMBINED.
+/// A flag of host memory: write-combined, slow to read on the host; as
+/// CU_MEMHOSTALLOC_WRITECOMBINED.
 pub const CUDDY_HOST_WRITE_COMBINED: u32 = 4;
 
-/// A flag of host memory: the program records every stream that uses the block, so that one of which
-/// none was recorded is free at once.
+/// A flag of host memory: the program records every stream that uses the block, so that one of
+/// which none was recorded is free at once.
 pub const CUDDY_HOST_STREAMS_RECORDED: u32 = 256;
 
 // SAFETY: `#[repr(C)]`, begins with `struct_size: u64`, and holds numbers only.
@@ -48,11 +50,11 @@ unsafe impl Growing for cuddy_host_stats {
 /// flags: CUDDY_HOST_PORTABLE, CUDDY_HOST_MAPPED, CUDDY_HOST_WRITE_COMBINED and
 ///        CUDDY_HOST_STREAMS_RECORDED, or-ed; 0 for none. Memory is reused for the same flags only.
 ///
-/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (ptr is NULL, unknown flags), CUDDY_ERROR_OUT_OF_MEMORY (all
-/// that is cached went back, and freed blocks were waited for, before), CUDDY_ERROR_NO_DRIVER,
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (ptr is NULL, unknown flags), CUDDY_ERROR_OUT_OF_MEMORY
+/// (all that is cached went back, and freed blocks were waited for, before), CUDDY_ERROR_NO_DRIVER,
 /// CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
-/// Thread-safe. Calls the driver only when no free block fits; waits for streams only when the driver
-/// has no memory, or cannot record what a freed block waits for (before CUDA 12.5).
+/// Thread-safe. Calls the driver only when no free block fits; waits for streams only when the
+/// driver has no memory, or cannot record what a freed block waits for (before CUDA 12.5).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuddy_host_malloc(
     ptr: *mut *mut c_void,
@@ -68,27 +70,27 @@ pub unsafe extern "C" fn cuddy_host_malloc(
     })
 }
 
-/// Gives a block of host memory back. It is used again when the work that its streams had been given by
-/// now is over.
+/// Gives a block of host memory back. It is used again when the work that its streams had been
+/// given by now is over.
 ///
 /// ptr: what cuddy_host_malloc() gave; NULL does nothing.
 ///
 /// Errors: CUDDY_ERROR_DOUBLE_FREE, CUDDY_ERROR_INTERIOR_POINTER, CUDDY_ERROR_FOREIGN_POINTER,
 /// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED.
-/// Thread-safe; any thread may free. Never waits. Calls the driver for one free in 16, or in 1 MiB, to
-/// mark the end of the streams' work.
+/// Thread-safe; any thread may free. Never waits. Calls the driver for one free in 16, or in 1 MiB,
+/// to mark the end of the streams' work.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuddy_host_free(ptr: *mut c_void) -> cuddy_status {
     guarded(|| process::host_free(ptr as u64))
 }
 
-/// Says that a stream uses a block of host memory: after its free it is not used again before the work
-/// that the stream had been given by then is over.
+/// Says that a stream uses a block of host memory: after its free it is not used again before the
+/// work that the stream had been given by then is over.
 ///
 /// ptr:    the start of a live block; NULL does nothing.
 /// stream: the stream, of any device; CUDDY_STREAM_ANY is all work of the primary context of the
-///         block's device. It must be valid during the call. A captured stream's use lasts until its
-///         graph is destroyed.
+///         block's device. It must be valid during the call. A captured stream's use lasts until
+///         its graph is destroyed.
 ///
 /// Errors: CUDDY_ERROR_DOUBLE_FREE, CUDDY_ERROR_INTERIOR_POINTER, CUDDY_ERROR_FOREIGN_POINTER,
 /// CUDDY_ERROR_INVALID_STREAM, CUDDY_ERROR_DRIVER, CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED,

@@ -11,7 +11,8 @@ use crate::mutants::mutant;
 use crate::observers::{self, Event};
 use crate::types::{Address, PoolId, StreamSlot};
 
-/// Tells of what a turn has changed, after it let go of its locks and its context: it is dropped last.
+/// Tells of what a turn has changed, after it let go of its locks and its context: it is dropped
+/// last.
 pub(super) struct News<'d>(pub &'d Device);
 
 impl Drop for News<'_> {
@@ -65,8 +66,9 @@ impl Room {
 }
 
 impl Device {
-    /// Serves by the ladder; where it ends without memory, calls the observers of that, with no lock
-    /// held, and begins again from the top. They are called anew while what they do makes room.
+    /// Serves by the ladder; where it ends without memory, calls the observers of that, with no
+    /// lock held, and begins again from the top. They are called anew while what they do makes
+    /// room.
     ///
     /// `None`: the device was reset under us.
     pub(super) fn serve_with_help(
@@ -98,8 +100,8 @@ impl Device {
         }
     }
 
-    /// Whether somebody is there to be called, and could do anything: not in a capture, where a call
-    /// to the driver may break what is captured, nor for what is larger than the device.
+    /// Whether somebody is there to be called, and could do anything: not in a capture, where a
+    /// call to the driver may break what is captured, nor for what is larger than the device.
     fn can_be_helped(&self, request: &Request, slot: StreamSlot) -> bool {
         let fits = !self.shows_free_memory || request.bytes <= self.total;
         observers::wants(observers::OUT_OF_MEMORY)

@@ -1,9 +1,9 @@
 #![forbid(unsafe_code)]
 //! Proofs for memory that is not the device's own: whether what a stream was given is over.
 //!
-//! A *use* is a slot that keeps its meaning from [`Device::begin_use`] to [`Device::end_use`]. It is
-//! stamped when the memory is freed, and over once the stamp has passed. Captured work is over when
-//! its graphs are gone and their last launches over, as for the device's own memory.
+//! A *use* is a slot that keeps its meaning from [`Device::begin_use`] to [`Device::end_use`]. It
+//! is stamped when the memory is freed, and over once the stamp has passed. Captured work is over
+//! when its graphs are gone and their last launches over, as for the device's own memory.
 
 use super::wait::Until;
 use super::work::{Turn, Work, latest};
@@ -15,8 +15,8 @@ use crate::sync::thread_number;
 use crate::types::{Stamp, StreamSlot};
 
 impl Device {
-    /// The slot of what a stream is given from now on; [`Named::ANY`] is all work of the device's own
-    /// context.
+    /// The slot of what a stream is given from now on; [`Named::ANY`] is all work of the device's
+    /// own context.
     pub(crate) fn begin_use(&self, stream: Named) -> Result<StreamSlot, Error> {
         self.with_slot(stream, |books, slot| {
             let slot = if slot == ANY { EVERYBODY } else { slot };
@@ -51,8 +51,8 @@ impl Device {
         !books.streams.passed(stamp) && books.streams.is_captured(stamp.stream)
     }
 
-    /// Whether a fence can be recorded for the stamp by anybody at any time; else only a wait for the
-    /// whole context shows that it is over.
+    /// Whether a fence can be recorded for the stamp by anybody at any time; else only a wait for
+    /// the whole context shows that it is over.
     pub(crate) fn can_be_fenced(&self, stamp: Stamp) -> bool {
         let books = self.books.lock();
         self.driver.has_context_events()
@@ -116,7 +116,8 @@ impl Device {
                 false => pending = Some(stamp.stream),
             }
         }
-        // Captured work is over with the last launches of its graphs: they have fences of their own.
+        // Captured work is over with the last launches of its graphs: they have fences of their
+        // own.
         let captured = {
             let streams = &self.books.lock().streams;
             stamps.iter().any(|stamp| streams.is_captured(stamp.stream))

@@ -1,12 +1,13 @@
 #![forbid(unsafe_code)]
 //! The books of page-locked host memory: which parts of which driver allocations are whose.
 //!
-//! A segment is one allocation of the driver, cut into blocks by a heap. Its *kind* is what the driver
-//! was told of it (flags), its *band* the power of two that its size lies above. A block is cut only
-//! from a segment of its kind that is less than 16 times as large, or of 2 MiB: so a small block never
-//! keeps a large segment from going back. To the heap each kind and band is a stream.
+//! A segment is one allocation of the driver, cut into blocks by a heap. Its *kind* is what the
+//! driver was told of it (flags), its *band* the power of two that its size lies above. A block is
+//! cut only from a segment of its kind that is less than 16 times as large, or of 2 MiB: so a small
+//! block never keeps a large segment from going back. To the heap each kind and band is a stream.
 //!
-//! `requested <= allocated <= active <= reserved`, `active - allocated` being what waits for streams.
+//! `requested <= allocated <= active <= reserved`, `active - allocated` being what waits for
+//! streams.
 
 use std::collections::HashMap;
 
@@ -23,7 +24,7 @@ use crate::types::{Address, DeviceId, Stamp, StreamSlot};
 /// Small requests share segments of so many bytes.
 const SHARED: u64 = 2 << 20;
 /// Up to this a request is small.
-const SMALL: u64 = 1 << 20;
+const SMALL: u64 = 256 << 10;
 /// Larger ones get segments of whole pages of the host, in bytes.
 const HOST_PAGE: u64 = 4096;
 /// log2 of how much larger than a block the segments' band may be that it is cut from.
@@ -40,6 +41,17 @@ pub(super) struct Segment {
     pub generation: u64,
 }
 
+/// A free segment on its way back to the driver.
+#[derive(Clone, Copy)]
+pub(super) struct Departure {
+    /// No other has it.
+    number: u64,
+    pub run: PageRun,
+    pub segment: Segment,
+    /// The driver failed to take it.
+    stuck: bool,
+}
+
 /// See the module.
 pub(super) struct Books {
     heap: Heap,
@@ -47,8 +59,10 @@ pub(super) struct Books {
     pub waits: Waits,
     /// Live blocks that a reset took away, and the device.
     lost: HashMap<u64, DeviceId, ByNumber>,
-    /// Segments that the driver failed to take back; they stay claimed.
-    stuck: Vec<PageRun>,
+    /// Segments that are on their way to the driver, or that it failed to take.
+    leaving: Vec<Departure>,
+    /// How many there have been.
+    departures: u64,
     /// The most that was ever active.
     most: u64,
     pub stats: cuddy_host_stats,
@@ -73,7 +87,8 @@ impl Books {
             segments: HashMap::default(),
             waits: Waits::default(),
             lost: HashMap::default(),
-            stuck: Vec::new(),
+            leaving: Vec::new(),
+            departures: 0,
             most: 0,
             stats: cuddy_host_stats {
                 struct_size: size_of::<cuddy_host_stats>() as u64,
@@ -125,9 +140,9 @@ impl Books {
 
     /// Enters a segment, all of it free.
     pub fn enter(&mut self, start: Address, kind: u32, segment: Segment) -> Result<(), Error> {
-        self.forget_stuck(start, segment.bytes)?;
+        self.end_departures(start, segment.bytes)?;
         self.segments.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
-        self.stuck.try_reserve(self.segments.len() + 1).map_err(|_| Error::HostOutOfMemory)?;
+        self.leaving.try_reserve(self.segments.len() + 1).map_err(|_| Error::HostOutOfMemory)?;
         let clean = Stamp { stream: slot(kind, segment.bytes.ilog2()), epoch: 0 };
         self.heap.add_segment(start, segment.bytes, clean)?;
         self.segments.insert(start.0, segment);
@@ -180,8 +195,8 @@ impl Books {
     }
 
     /// By how many bytes the cache has to shrink before a segment of `segment` bytes is added for a
-    /// block of `bytes`: what is reserved stays within what was ever active at once, and an eighth of
-    /// it or 2 MiB more.
+    /// block of `bytes`: what is reserved stays within what was ever active at once, and an eighth
+    /// of it or 2 MiB more.
     pub fn excess(&self, bytes: u64, segment: u64) -> u64 {
         if mutant("host-grows-without-bound") {
             return 0;
@@ -191,49 +206,77 @@ impl Books {
         (self.stats.reserved + segment).saturating_sub(allowed)
     }
 
-    /// Claims free segments of at least so many bytes, or all that there are.
-    pub fn claim(&mut self, bytes: u64) -> Result<Vec<PageRun>, Error> {
+    /// Claims free segments of at least so many bytes, or all that there are: nobody else sees them
+    /// until their departure ends in one of three ways.
+    pub fn claim(&mut self, bytes: u64) -> Result<Vec<Departure>, Error> {
+        let mut claimed = Vec::new();
         if bytes == 0 {
-            return Ok(Vec::new());
+            return Ok(claimed);
         }
-        self.heap.claim_segments(bytes, &|_| true)
+        claimed.try_reserve(self.segments.len()).map_err(|_| Error::HostOutOfMemory)?;
+        for run in self.heap.claim_segments(bytes, &|_| true)? {
+            let segment = self.segments.get(&run.address.0).copied();
+            let segment = segment.ok_or(Error::Internal("a claimed segment is in no book"))?;
+            self.departures += 1;
+            let leaving = Departure { number: self.departures, run, segment, stuck: false };
+            self.leaving.push(leaving);
+            claimed.push(leaving);
+        }
+        Ok(claimed)
     }
 
-    /// The segment of a claimed run.
-    pub fn segment(&self, run: PageRun) -> Option<Segment> {
-        self.segments.get(&run.address.0).copied()
+    /// The driver has taken the segment.
+    pub fn removed(&mut self, departure: &Departure) -> Result<(), Error> {
+        match self.departing(departure) {
+            Some(at) => {
+                let gone = self.leaving.swap_remove(at);
+                self.drop_segment(gone.run)
+            }
+            // The driver was so quick to hand the addresses out again that this is known.
+            None => Ok(()),
+        }
     }
 
-    /// A claimed segment is the driver's again.
-    pub fn removed(&mut self, run: PageRun) -> Result<(), Error> {
-        self.heap.commit_remove(run)?;
-        self.segments.remove(&run.address.0);
-        self.stats.shrank(run.bytes);
+    /// The driver failed to take it: it is not used again.
+    pub fn keep_stuck(&mut self, departure: &Departure) {
+        if let Some(at) = self.departing(departure) {
+            self.leaving[at].stuck = true;
+            self.stats.quarantined += departure.run.bytes;
+        }
+    }
+
+    /// It stays.
+    pub fn unclaim(&mut self, departure: &Departure) -> Result<(), Error> {
+        match self.departing(departure) {
+            Some(at) => self.heap.abort_remove(self.leaving.swap_remove(at).run),
+            None => Ok(()),
+        }
+    }
+
+    fn departing(&self, departure: &Departure) -> Option<usize> {
+        self.leaving.iter().position(|known| known.number == departure.number)
+    }
+
+    /// The driver has handed these addresses out, so what was leaving from there is gone: another
+    /// thread has not said so yet, or the driver only seemed to fail.
+    fn end_departures(&mut self, start: Address, bytes: u64) -> Result<(), Error> {
+        let overlaps = |Departure { run, .. }: &Departure| {
+            run.address.0 < start.0.saturating_add(bytes) && start.0 < run.address.0 + run.bytes
+        };
+        while let Some(at) = self.leaving.iter().position(overlaps) {
+            let gone = self.leaving.swap_remove(at);
+            if gone.stuck {
+                self.stats.quarantined -= gone.run.bytes;
+            }
+            self.drop_segment(gone.run)?;
+        }
         Ok(())
     }
 
-    /// The driver failed to take a claimed segment back: it is not used again.
-    pub fn keep_stuck(&mut self, run: PageRun) {
-        self.stats.quarantined += run.bytes;
-        self.stuck.push(run);
-    }
-
-    /// A claimed segment stays.
-    pub fn unclaim(&mut self, run: PageRun) -> Result<(), Error> {
-        self.heap.abort_remove(run)
-    }
-
-    /// The driver has handed these addresses out: what it seemed to have failed to take back there is
-    /// gone after all.
-    fn forget_stuck(&mut self, start: Address, bytes: u64) -> Result<(), Error> {
-        let overlaps = |run: &PageRun| {
-            run.address.0 < start.0.saturating_add(bytes) && start.0 < run.address.0 + run.bytes
-        };
-        while let Some(at) = self.stuck.iter().position(overlaps) {
-            let run = self.stuck.swap_remove(at);
-            self.stats.quarantined -= run.bytes;
-            self.removed(run)?;
-        }
+    fn drop_segment(&mut self, run: PageRun) -> Result<(), Error> {
+        self.heap.commit_remove(run)?;
+        self.segments.remove(&run.address.0);
+        self.stats.shrank(run.bytes);
         Ok(())
     }
 
@@ -249,8 +292,8 @@ impl Books {
         Ok(devices)
     }
 
-    /// A device was reset, and with it went all memory of its context: forgets the segments of other
-    /// generations than this one. Their live blocks are lost.
+    /// A device was reset, and with it went all memory of its context: forgets the segments of
+    /// other generations than this one. Their live blocks are lost.
     pub fn forget(&mut self, device: DeviceId, generation: u64) -> Result<(), Error> {
         let gone =
             |segment: &Segment| segment.device.id() == device && segment.generation != generation;
@@ -285,7 +328,7 @@ impl Books {
         }
         for run in self.heap.claim_segments(u64::MAX, &|_| true)? {
             match is_gone(&self.segments, run.address.0) {
-                true => self.removed(run)?,
+                true => self.drop_segment(run)?,
                 false => self.heap.abort_remove(run)?,
             }
         }

@@ -5,8 +5,8 @@
 //! Memory that the host can see is handed out only when its last use is known to be over: an order
 //! between streams would not hold the host back.
 //!
-//! The way down when the cache misses: what has been freed and is over; fresh memory, after so much of
-//! the cache went back that what is reserved stays near the most that was ever in use; when the
+//! The way down when the cache misses: what has been freed and is over; fresh memory, after so much
+//! of the cache went back that what is reserved stays near the most that was ever in use; when the
 //! driver refuses, all of the cache; a wait for the last users of one freed block; the observers of
 //! that; and the error, in numbers. After each the search begins again.
 
@@ -14,11 +14,11 @@ mod books;
 mod oom;
 mod waits;
 
-use self::books::{Books, Segment, segment_sizes};
+use self::books::{Books, Departure, Segment, segment_sizes};
 use self::waits::{Freed, Use};
 use crate::device::{Device, Named};
 use crate::error::{DriverError, Error};
-use crate::heap::PageRun;
+use crate::mutants::mutant;
 use crate::observers::{self, Event};
 use crate::size;
 use crate::stats::cuddy_host_stats;
@@ -60,7 +60,8 @@ impl Host {
         Ok(Self { books: Lock::new(Books::new()?) })
     }
 
-    /// A block that nobody uses any more. `device` names the one whose context new memory is to be of.
+    /// A block that nobody uses any more. `device` names the one whose context new memory is to be
+    /// of.
     pub(crate) fn malloc(
         &self,
         want: Want,
@@ -91,7 +92,8 @@ impl Host {
             if let Some(found) = self.take(bytes, want)? {
                 return Ok(self.count_retry(&descent, found));
             }
-            // Where only a wait shows that a block is over, it is what cuMemFreeHost() would have done.
+            // Where only a wait shows that a block is over, it is what cuMemFreeHost() would have
+            // done.
             let must_wait = self.books.lock().waits.must_be_waited_for(bytes);
             if must_wait && self.wait_for_one(bytes)? {
                 continue;
@@ -127,7 +129,8 @@ impl Host {
         found
     }
 
-    /// Fresh memory for a block: of the driver, after the cache has made room. `None` if it refuses.
+    /// Fresh memory for a block: of the driver, after the cache has made room. `None` if it
+    /// refuses.
     fn grow(
         &self,
         bytes: u64,
@@ -236,7 +239,7 @@ impl Host {
     /// Waits for the last users of the freed block that helps most; whether any block is free now.
     fn wait_for_one(&self, bytes: u64) -> Result<bool, Error> {
         let all = self.books.lock().waits.stamps(Some(bytes))?;
-        if all.is_empty() {
+        if all.is_empty() || mutant("host-waits-for-nobody") {
             return Ok(false);
         }
         self.wait_for(&all)?;
@@ -252,13 +255,13 @@ impl Host {
         Ok(())
     }
 
-    /// Gives free segments of at least so many bytes back, or all that there are. How many bytes, and
-    /// the last failure. Nothing while a graph is captured: the driver may wait for work there.
+    /// Gives free segments of at least so many bytes back, or all that there are. How many bytes,
+    /// and the last failure. Nothing while a graph is captured: the driver may wait for work there.
     fn give_back(&self, bytes: u64) -> (u64, Result<(), Error>) {
         let claimed = {
             let mut books = self.books.lock();
             match books.devices() {
-                Ok(devices) if devices.iter().any(|device| device.is_capturing()) => {
+                Ok(devices) if devices.iter().any(|device| is_capturing(device)) => {
                     return (0, Ok(()));
                 }
                 Ok(_) => books.claim(bytes),
@@ -266,34 +269,32 @@ impl Host {
             }
         };
         let (mut given, mut outcome) = (0, Ok(()));
-        let runs = claimed.unwrap_or_else(|error| {
+        let leaving = claimed.unwrap_or_else(|error| {
             outcome = Err(error);
             Vec::new()
         });
-        for run in runs {
-            match self.give_back_one(run) {
-                Ok(()) => given += run.bytes,
+        for one in &leaving {
+            match self.give_back_one(one) {
+                Ok(()) => given += one.run.bytes,
                 Err(error) => outcome = Err(error),
             }
         }
         (given, outcome)
     }
 
-    fn give_back_one(&self, run: PageRun) -> Result<(), Error> {
-        let Some(Segment { device, generation, .. }) = self.books.lock().segment(run) else {
-            return Err(Error::Internal("a claimed segment is in no book"));
-        };
-        let freed = device.within(|inside| inside.host_free(run.address.0));
+    fn give_back_one(&self, leaving: &Departure) -> Result<(), Error> {
+        let Segment { device, generation, .. } = leaving.segment;
+        let freed = device.within(|inside| inside.host_free(leaving.run.address.0));
         // After a reset the driver has freed it by itself.
         let gone = freed.is_err() && device.generation().is_ok_and(|now| now != generation);
         let mut books = self.books.lock();
         match freed {
-            Ok(()) => books.removed(run),
-            Err(_) if gone => books.removed(run),
+            Ok(()) => books.removed(leaving),
+            Err(_) if gone => books.removed(leaving),
             // At the process's end everything has gone back already.
-            Err(DriverError { code: 4, .. }) => books.unclaim(run).and(Err(Error::Shutdown)),
+            Err(DriverError { code: 4, .. }) => books.unclaim(leaving).and(Err(Error::Shutdown)),
             Err(error) => {
-                books.keep_stuck(run);
+                books.keep_stuck(leaving);
                 Err(error.into())
             }
         }
@@ -324,7 +325,7 @@ impl Host {
     /// Forgets what was of contexts that are no more.
     fn notice_resets(&self) -> Result<(), Error> {
         let devices = self.books.lock().devices()?;
-        for device in devices {
+        for device in devices.into_iter().filter(|_| !mutant("host-reset-unnoticed")) {
             let generation = device.generation()?;
             self.books.lock().forget(device.id(), generation)?;
         }
@@ -382,6 +383,11 @@ impl Host {
             observers::tell(&event);
         }
     }
+}
+
+/// Whether a graph may be captured on the device.
+fn is_capturing(device: &Device) -> bool {
+    device.is_capturing() && !mutant("host-gives-back-in-a-capture")
 }
 
 fn event(stats: &cuddy_host_stats, kind: u32, bytes: u64) -> Event {

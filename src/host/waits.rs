@@ -2,9 +2,9 @@
 //! Waits: which streams use a block of host memory, and which freed blocks wait for them.
 //!
 //! A freed block waits for the streams that were recorded for it; if none was, for all work of the
-//! context that its memory is of; and for nothing if the program said that it records all. It is over
-//! once every stamp has passed, whatever other blocks wait for. Room for a wait is made before its
-//! block is handed out, so that a free never fails.
+//! context that its memory is of; and for nothing if the program said that it records all. It is
+//! over once every stamp has passed, whatever other blocks wait for. Room for a wait is made before
+//! its block is handed out, so that a free never fails.
 
 use std::collections::HashMap;
 
@@ -85,6 +85,9 @@ impl Waits {
         if uses.iter().any(same) {
             return Ok(false);
         }
+        if mutant("host-record-forgotten") {
+            return Ok(false);
+        }
         uses.try_reserve(1).map_err(host)?;
         uses.push(used);
         Ok(true)
@@ -116,8 +119,8 @@ impl Waits {
         self.unfenced = (0, 0);
     }
 
-    /// The stamps that blocks wait for, by device. With `only`, those of the block that is best waited
-    /// for when so many bytes are wanted: the smallest that is enough, else the largest.
+    /// The stamps that blocks wait for, by device. With `only`, those of the block that is best
+    /// waited for when so many bytes are wanted: the smallest that is enough, else the largest.
     pub fn stamps(&self, only: Option<u64>) -> Result<Vec<(&'static Device, Vec<Stamp>)>, Error> {
         let host = |_| Error::HostOutOfMemory;
         let some = match only.map(|bytes| self.best_for(bytes)) {
