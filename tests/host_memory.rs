@@ -659,3 +659,47 @@ fn threads_share_it() {
         machine.assert_clean();
     });
 }
+
+/// Memory is of the device that is current, and nothing is made on another; the caller's context stays.
+#[test]
+fn nothing_is_made_on_other_devices() {
+    hosted("nothing_is_made_on_other_devices", &[], |machine| {
+        // The scenario has begun with device 0.
+        assert_eq!((machine.sim.contexts_created(0), machine.sim.contexts_created(1)), (1, 0));
+        let before = machine.context();
+        let block = host_malloc(3 * MIB, 0).expect("memory");
+        host_free(block).expect("live");
+        host_empty_cache().expect("it works");
+        assert_eq!(machine.context(), before);
+        assert_eq!((machine.sim.contexts_created(0), machine.sim.contexts_created(1)), (1, 0));
+        machine.set_context(0);
+        let block = host_malloc(3 * MIB, 0).expect("memory");
+        host_free(block).expect("live");
+        host_empty_cache().expect("it works");
+        assert_eq!((machine.context(), machine.sim.contexts_created(1)), (0, 0));
+    });
+}
+
+/// Without caching every call is the driver's, at its size.
+#[test]
+fn without_caching_every_call_reaches_the_driver() {
+    let off = [("CUDDY_CONF", "caching:off")];
+    hosted("without_caching_every_call_reaches_the_driver", &off, |machine| {
+        let stream = held(machine);
+        let device = malloc_on(MIB, stream).expect("room");
+        for round in 1..=5u8 {
+            let block = host_malloc(10_000, 0).expect("memory");
+            let other = host_malloc(MIB, 0).expect("memory");
+            assert_eq!(pinned(machine), 12 << 10 | MIB);
+            write(machine, other, round, MIB);
+            send(machine, stream, device, other, MIB);
+            host_record_stream(other, stream).expect("a stream");
+            host_free(block).expect("live");
+            host_free(other).expect("live");
+            assert_eq!((pinned(machine), stats().reserved, stats().active), (0, 0, 0));
+            assert_eq!(machine.byte(device), round, "the driver has waited");
+        }
+        assert_eq!((stats().hit_count, stats().miss_count), (0, 10));
+        machine.assert_clean();
+    });
+}

@@ -71,9 +71,10 @@ pub(super) struct Books {
 }
 
 /// The bytes of a new segment for a block, first what is wanted, then what is enough.
-pub(super) fn segment_sizes(bytes: u64) -> [u64; 2] {
+/// Only what is shared is worth sharing.
+pub(super) fn segment_sizes(bytes: u64, shared: bool) -> [u64; 2] {
     let exact = align_up(bytes, HOST_PAGE);
-    [if bytes <= SMALL { SHARED } else { exact }, exact]
+    [if bytes <= SMALL && shared { SHARED } else { exact }, exact]
 }
 
 fn slot(kind: u32, band: u32) -> StreamSlot {
@@ -158,14 +159,17 @@ impl Books {
         }
     }
 
-    /// Frees a live block.
-    pub fn free(&mut self, address: Address) -> Result<Freed, Error> {
+    /// Frees a live block; `at_once`: whoever frees its segment waits for its uses.
+    pub fn free(&mut self, address: Address, at_once: bool) -> Result<Freed, Error> {
         let Some(block) = self.heap.find(address) else { return Err(self.explain(address)) };
         let device = self.device_of(address).ok_or(Error::Internal("a block of no segment"))?;
         let freed = self.heap.release_to_limbo(address, |_| 0);
         freed.map_err(|_| Error::Internal("a live block could not be freed"))?;
         self.stats.freed_to_limbo(block.bytes, block.requested);
-        let freed = self.waits.hold(address, block.bytes, device);
+        let freed = match at_once {
+            true => self.waits.let_go(address),
+            false => self.waits.hold(address, block.bytes, device),
+        };
         if freed == Freed::AtOnce {
             self.end_limbo(address, block.bytes);
         }

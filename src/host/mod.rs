@@ -31,6 +31,8 @@ const BOOKS: u8 = 3;
 /// All page-locked memory of the process.
 pub(crate) struct Host {
     books: Lock<Books, BOOKS>,
+    /// Whether anything is kept; else each block is one allocation of the driver.
+    caching: bool,
 }
 
 /// A request as it came in.
@@ -56,8 +58,8 @@ struct Descent {
 
 impl Host {
     /// Nothing is reserved.
-    pub(crate) fn new() -> Result<Self, Error> {
-        Ok(Self { books: Lock::new(Books::new()?) })
+    pub(crate) fn new(caching: bool) -> Result<Self, Error> {
+        Ok(Self { books: Lock::new(Books::new()?), caching })
     }
 
     /// A block that nobody uses any more. `device` names the one whose context new memory is to be
@@ -86,16 +88,17 @@ impl Host {
         device: &impl Fn() -> Result<&'static Device, Error>,
     ) -> Result<Address, Error> {
         let mut descent = Descent::default();
-        self.notice_resets()?;
+        // What cannot be asked now may be asked later, and is no reason to fail.
+        let _ = self.notice_resets();
         loop {
-            self.settle()?;
+            let _ = self.settle();
             if let Some(found) = self.take(bytes, want)? {
                 return Ok(self.count_retry(&descent, found));
             }
             // Where only a wait shows that a block is over, it is what cuMemFreeHost() would have
             // done.
             let must_wait = self.books.lock().waits.must_be_waited_for(bytes);
-            if must_wait && self.wait_for_one(bytes)? {
+            if must_wait && self.wait_for_one(bytes).unwrap_or(false) {
                 continue;
             }
             if let Some(found) = self.grow(bytes, want, device()?, &mut descent)? {
@@ -139,7 +142,7 @@ impl Host {
         descent: &mut Descent,
     ) -> Result<Option<Address>, Error> {
         let generation = device.generation()?;
-        let sizes = segment_sizes(bytes);
+        let sizes = segment_sizes(bytes, self.caching);
         for (at, &segment) in sizes.iter().enumerate() {
             if at > 0 && segment == sizes[0] {
                 break;
@@ -185,7 +188,16 @@ impl Host {
 
     /// Frees a block. Never waits; the driver is called when fences are due.
     pub(crate) fn free(&self, address: Address) -> Result<(), Error> {
-        let freed = self.books.lock().free(address)?;
+        let freed = self.books.lock().free(address, !self.caching)?;
+        if !self.caching {
+            // The driver waits for whoever uses the block, as it always does.
+            let (_, outcome) = self.give_back(u64::MAX);
+            self.tell_changes();
+            return outcome.or_else(|error| match error {
+                Error::Shutdown => Ok(()),
+                error => Err(error),
+            });
+        }
         if freed == (Freed::Waits { due: true }) {
             // What cannot be fenced now is fenced by the next miss.
             let _ = self.fence();

@@ -114,6 +114,12 @@ impl Waits {
         Freed::Waits { due: *all >= UNFENCED.0 || *blocks >= UNFENCED.1 }
     }
 
+    /// A block is freed, and nobody here has to wait for its uses.
+    pub fn let_go(&mut self, address: Address) -> Freed {
+        end(&self.noted.remove(&address.0).unwrap_or_default());
+        Freed::AtOnce
+    }
+
     /// Fences have been recorded for all that waits.
     pub fn note_fenced(&mut self) {
         self.unfenced = (0, 0);

@@ -4,6 +4,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
+use super::configuration::in_force;
 use super::start::{Process, started};
 use crate::device::{Device, Named};
 use crate::driver::StreamHandle;
@@ -33,7 +34,7 @@ fn host() -> Result<&'static Host, Error> {
         return Ok(host);
     }
     let _one_at_a_time = MAKING.lock();
-    let host = Host::new()?;
+    let host = Host::new(in_force().caching)?;
     Ok(HOST.get_or_init(|| host))
 }
 
