@@ -1003,7 +1003,8 @@ cuddy_status cuddy_host_free(void *ptr);
 //         its graph is destroyed.
 //
 // Errors: CUDDY_ERROR_DOUBLE_FREE, CUDDY_ERROR_INTERIOR_POINTER, CUDDY_ERROR_FOREIGN_POINTER,
-// CUDDY_ERROR_INVALID_STREAM, CUDDY_ERROR_DRIVER, CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED,
+// CUDDY_ERROR_INVALID_STREAM, CUDDY_ERROR_INVALID_GRAPH (the stream is captured, and no
+// cuddy_graph_begin() said so), CUDDY_ERROR_DRIVER, CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED,
 // CUDDY_ERROR_SHUTDOWN, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
 // Thread-safe. Calls the driver to tell which stream a handle is.
 cuddy_status cuddy_host_record_stream(void *ptr, cuddy_stream stream);

@@ -703,3 +703,101 @@ fn without_caching_every_call_reaches_the_driver() {
         machine.assert_clean();
     });
 }
+
+fn begin_capture(machine: &Machine, stream: usize, mode: i32) {
+    assert_eq!(cu!(machine, "cuStreamBeginCapture_v2"(stream => usize, mode => i32)), 0);
+}
+
+/// Ends a capture that nothing has broken; an executable graph.
+fn end_capture(machine: &Machine, stream: usize) -> usize {
+    let (mut graph, mut executable) = (0usize, 0usize);
+    let to = &mut graph;
+    assert_eq!(cu!(machine, "cuStreamEndCapture"(stream => usize, to => *mut usize)), 0);
+    let to = &mut executable;
+    let code = cu!(machine, "cuGraphInstantiateWithFlags"(
+        to => *mut usize, graph => usize, 0 => u64
+    ));
+    assert_eq!(code, 0);
+    assert_eq!(cu!(machine, "cuGraphDestroy"(graph => usize)), 0);
+    executable
+}
+
+/// A block that a capture copies from is the graph's for all its launches, though it was freed inside;
+/// no call breaks the capture, in whatever mode it is.
+#[test]
+fn a_captured_copy_finds_its_block_at_each_launch() {
+    hosted("a_captured_copy_finds_its_block_at_each_launch", &[], |machine| {
+        let (bytes, stream) = (3 * MIB, held(machine));
+        let device = malloc_on(bytes, stream).expect("room");
+        machine.fill(stream, device, 0, bytes);
+        let dirty = host_malloc(bytes, 0).expect("memory");
+        machine.synchronize_all();
+        for mode in 0..3 {
+            let used = host_malloc(bytes, 0).expect("memory");
+            write(machine, used, 7, bytes);
+            let graph = process::graph_begin(0, stream, 0).expect("the stream is free");
+            begin_capture(machine, stream, mode);
+            send(machine, stream, device, used, bytes);
+            host_record_stream(used, stream).expect("a stream");
+            host_free(used).expect("live");
+            let inside = host_malloc(bytes, HOST_STREAMS_RECORDED).expect("memory");
+            assert_ne!(inside, used);
+            write(machine, inside, 1, bytes);
+            host_free(inside).expect("live");
+            assert_eq!(host_empty_cache(), Ok(0));
+            let executable = end_capture(machine, stream);
+            process::graph_end(graph).expect("begun");
+            for launch in 0..3u8 {
+                let mut others = Vec::new();
+                while others.len() < 3 {
+                    let other = host_malloc(bytes, HOST_STREAMS_RECORDED).expect("memory");
+                    assert_ne!(other, used);
+                    write(machine, other, launch, bytes);
+                    others.push(other);
+                }
+                machine.fill(stream, device, 0xee, bytes);
+                let code = cu!(machine, "cuGraphLaunch"(executable => usize, stream => usize));
+                assert_eq!(code, 0);
+                others.into_iter().for_each(|other| host_free(other).expect("live"));
+                machine.synchronize(stream);
+                assert_eq!((machine.byte(device), machine.byte(device + bytes - 1)), (7, 7));
+            }
+            machine.gate(stream, mode as u64);
+            assert_eq!(cu!(machine, "cuGraphLaunch"(executable => usize, stream => usize)), 0);
+            assert_eq!(cu!(machine, "cuGraphExecDestroy"(executable => usize)), 0);
+            process::graph_destroy(graph, stream).expect("there");
+            let other = host_malloc(bytes, HOST_STREAMS_RECORDED).expect("memory");
+            assert_ne!(other, used, "its last launch runs");
+            machine.sim.gate_open(mode as u64);
+            machine.synchronize_all();
+            let mut taken = Vec::new();
+            while taken.last() != Some(&used) {
+                assert!(taken.len() < 8, "it never comes back");
+                taken.push(host_malloc(bytes, HOST_STREAMS_RECORDED).expect("memory"));
+            }
+            write(machine, used, 2, bytes);
+            taken.into_iter().chain([other]).for_each(|block| host_free(block).expect("live"));
+            host_empty_cache().expect("it works");
+        }
+        host_free(dirty).expect("live");
+        machine.assert_clean();
+    });
+}
+
+/// A capture that Cuddy was not told of cannot be given a block: it is said, and the capture goes on.
+#[test]
+fn a_capture_that_was_not_announced_is_refused() {
+    hosted("a_capture_that_was_not_announced_is_refused", &[], |machine| {
+        let stream = machine.stream();
+        let block = host_malloc(MIB, 0).expect("memory");
+        let device = malloc(MIB, 0).expect("room");
+        machine.synchronize_all();
+        begin_capture(machine, stream, 0);
+        assert!(matches!(host_record_stream(block, stream), Err(Error::InvalidGraph(_))));
+        machine.fill(stream, device, 1, MIB);
+        let executable = end_capture(machine, stream);
+        assert_eq!(cu!(machine, "cuGraphExecDestroy"(executable => usize)), 0);
+        host_record_stream(block, stream).expect("no capture any more");
+        host_free(block).expect("live");
+    });
+}

@@ -8,8 +8,9 @@
 use super::wait::Until;
 use super::work::{Turn, Work, latest};
 use super::{Device, Named};
-use crate::driver::{Context, Inside};
-use crate::error::{DriverError, Error};
+use crate::driver::{Context, Inside, StreamHandle};
+use crate::error::{DriverError, Error, sentence};
+use crate::mutants::mutant;
 use crate::streams::{ANY, EVERYBODY};
 use crate::sync::thread_number;
 use crate::types::{Stamp, StreamSlot};
@@ -18,11 +19,37 @@ impl Device {
     /// The slot of what a stream is given from now on; [`Named::ANY`] is all work of the device's
     /// own context.
     pub(crate) fn begin_use(&self, stream: Named) -> Result<StreamSlot, Error> {
-        self.with_slot(stream, |books, slot| {
+        let slot = self.with_slot(stream, |books, slot| {
             let slot = if slot == ANY { EVERYBODY } else { slot };
             books.streams.pin(slot);
             Ok(slot)
-        })
+        })?;
+        let refused = self.refuse_unknown_capture(stream, slot);
+        if refused.is_err() {
+            self.end_use(slot);
+        }
+        refused.map(|()| slot)
+    }
+
+    /// What a capture uses that nobody told us of would be used again while its graph is launched.
+    fn refuse_unknown_capture(&self, stream: Named, slot: StreamSlot) -> Result<(), Error> {
+        let unknown = {
+            let books = self.books.lock();
+            stream.raw > 1 && !stream.is_any() && !books.streams.is_captured(slot)
+        };
+        let home = self.books.lock().streams.home(slot);
+        if !unknown || mutant("host-unknown-captures-welcome") {
+            return Ok(());
+        }
+        let inside = self.driver.enter(Context(home.context), self.id, &self.calls)?;
+        match inside.is_capturing(StreamHandle(stream.raw)) {
+            false => Ok(()),
+            true => Err(Error::InvalidGraph(sentence!(
+                "stream {:#x} is being captured, and Cuddy was not told: call cuddy_graph_begin() \
+                 before memory is used in a capture, so that it stays the graph's",
+                stream.raw
+            ))),
+        }
     }
 
     /// Ends one [`Device::begin_use`].
