@@ -962,12 +962,13 @@ cuddy_status cuddy_list_options(char *buffer, size_t size, size_t *needed);
 // cudaFreeHost() does; a program that records every stream says so with
 // CUDDY_HOST_STREAMS_RECORDED, and gets unused blocks back at once.
 //
-// Blocks are cut from driver allocations: those up to 256 KiB from shared ones of 2 MiB, others from
-// any that is less than 16 times as large. No request is rounded by more than 2 MiB. Before the
-// driver is asked for more, whole allocations that are free go back, until no more is page-locked
-// than was ever in use at once and an eighth of it (or 2 MiB) more. The memory is of the primary
-// context of the device that was current when it was got; all devices can use it where addresses are
-// unified. It is placed by the calling thread's memory policy when it is got.
+// Blocks are cut from driver allocations: those up to 256 KiB from shared ones of 2 MiB, others
+// from any that is less than 16 times as large. No request is rounded by more than 2 MiB. Before
+// the driver is asked for more, whole allocations that are free go back, until no more is
+// page-locked than was ever in use at once and an eighth of it (or 2 MiB) more. The memory is of
+// the primary context of the device that was current when it was got; all devices can use it where
+// addresses are unified. It is placed by the calling thread's memory policy when it is got. A
+// reset of that device takes it away; that is noticed by the next call which needs the driver.
 
 // Allocates page-locked host memory.
 //
@@ -989,9 +990,10 @@ cuddy_status cuddy_host_malloc(void **ptr, size_t bytes, uint32_t flags);
 // ptr: what cuddy_host_malloc() gave; NULL does nothing.
 //
 // Errors: CUDDY_ERROR_DOUBLE_FREE, CUDDY_ERROR_INTERIOR_POINTER, CUDDY_ERROR_FOREIGN_POINTER,
-// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED.
-// Thread-safe; any thread may free. Never waits. Calls the driver for one free in 16, or in 1 MiB,
-// to mark the end of the streams' work.
+// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED; with the option caching off CUDDY_ERROR_DRIVER,
+// after which the block is free all the same.
+// Thread-safe; any thread may free. Never waits, unless caching is off. Calls the driver for one
+// free in 16, or in 1 MiB, to mark the end of the streams' work.
 cuddy_status cuddy_host_free(void *ptr);
 
 // Says that a stream uses a block of host memory: after its free it is not used again before the

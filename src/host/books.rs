@@ -29,6 +29,8 @@ const SMALL: u64 = 256 << 10;
 const HOST_PAGE: u64 = 4096;
 /// log2 of how much larger than a block the segments' band may be that it is cut from.
 const BANDS: u32 = 3;
+/// Kinds of memory: the driver's three flags.
+const KINDS: usize = 8;
 /// Bands of one kind.
 const ALL_BANDS: u32 = 64;
 /// One allocation of the driver.
@@ -63,6 +65,8 @@ pub(super) struct Books {
     leaving: Vec<Departure>,
     /// How many there have been.
     departures: u64,
+    /// For each kind a bit for each band that has ever had a segment.
+    bands: [u64; KINDS],
     /// The most that was ever active.
     most: u64,
     pub stats: cuddy_host_stats,
@@ -90,6 +94,7 @@ impl Books {
             lost: HashMap::default(),
             leaving: Vec::new(),
             departures: 0,
+            bands: [0; KINDS],
             most: 0,
             stats: cuddy_host_stats {
                 struct_size: size_of::<cuddy_host_stats>() as u64,
@@ -118,12 +123,10 @@ impl Books {
         // Room for the free is made now: it never fails.
         self.waits.reserve(self.stats.live_block_count)?;
         let band = bytes.ilog2();
-        let most = if mutant("host-cuts-from-any-segment") {
-            ALL_BANDS - 1
-        } else {
-            SHARED.ilog2().max(band + BANDS)
-        };
-        for band in band.max(HOST_PAGE.ilog2())..=most {
+        let most = SHARED.ilog2().max(band + BANDS).min(ALL_BANDS - 1);
+        let most = if mutant("host-cuts-from-any-segment") { ALL_BANDS - 1 } else { most };
+        let there = self.bands[kind as usize];
+        for band in (band..=most).filter(|band| there >> band & 1 == 1) {
             let stamp = Stamp { stream: slot(kind, band), epoch: 0 };
             let request = Request { bytes, requested, alignment: 512, stamp };
             if let Some(block) = self.heap.take(&request)? {
@@ -144,8 +147,10 @@ impl Books {
         self.end_departures(start, segment.bytes)?;
         self.segments.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
         self.leaving.try_reserve(self.segments.len() + 1).map_err(|_| Error::HostOutOfMemory)?;
-        let clean = Stamp { stream: slot(kind, segment.bytes.ilog2()), epoch: 0 };
+        let band = segment.bytes.ilog2();
+        let clean = Stamp { stream: slot(kind, band), epoch: 0 };
         self.heap.add_segment(start, segment.bytes, clean)?;
+        self.bands[kind as usize] |= 1 << band;
         self.segments.insert(start.0, segment);
         self.stats.grew(segment.bytes);
         Ok(())
