@@ -801,3 +801,31 @@ fn a_capture_that_was_not_announced_is_refused() {
         host_free(block).expect("live");
     });
 }
+
+/// A thread that has no context may say which streams use a block, and free it.
+#[test]
+fn a_thread_without_a_context_records_a_stream() {
+    hosted("a_thread_without_a_context_records_a_stream", &[], |machine| {
+        let (stream, open) = (machine.stream(), held(machine));
+        let device = malloc(3 * MIB, 0).expect("room");
+        machine.synchronize_all();
+        for (gate, stream) in [stream, open].into_iter().enumerate() {
+            let block = host_malloc(3 * MIB, 0).expect("memory");
+            write(machine, block, 3, 3 * MIB);
+            machine.gate(stream, gate as u64);
+            send(machine, stream, device, block, 3 * MIB);
+            let record = || {
+                assert_eq!(machine.context(), 0);
+                host_record_stream(block, stream).expect("a stream");
+                host_free(block).expect("live");
+                assert_ne!(host_malloc(3 * MIB, HOST_STREAMS_RECORDED), Ok(block));
+                assert_eq!(machine.context(), 0);
+            };
+            std::thread::scope(|scope| scope.spawn(record).join().expect("no panic"));
+            machine.sim.gate_open(gate as u64);
+            machine.synchronize_all();
+            assert_eq!(machine.byte(device), 3);
+        }
+        machine.assert_clean();
+    });
+}

@@ -19,6 +19,14 @@ impl Device {
     /// The slot of what a stream is given from now on; [`Named::ANY`] is all work of the device's
     /// own context.
     pub(crate) fn begin_use(&self, stream: Named) -> Result<StreamSlot, Error> {
+        // A stream can be asked about only where some context is current.
+        let _inside = match self.driver.current_context()? {
+            Some(_) => None,
+            None => {
+                let home = self.books.lock().home;
+                Some(self.driver.enter(Context(home.context), self.id, &self.calls)?)
+            }
+        };
         let slot = self.with_slot(stream, |books, slot| {
             let slot = if slot == ANY { EVERYBODY } else { slot };
             books.streams.pin(slot);

@@ -8,7 +8,7 @@ use super::configuration::in_force;
 use super::start::{Process, started};
 use crate::device::{Device, Named};
 use crate::driver::StreamHandle;
-use crate::error::{Error, sentence};
+use crate::error::{DriverError, Error, sentence};
 use crate::host::{Host, Want};
 use crate::stats::cuddy_host_stats;
 use crate::sync::{Lock, refuse_after_fork};
@@ -120,12 +120,23 @@ impl Process {
     fn device_of(&'static self, stream: StreamHandle) -> Result<&'static Device, Error> {
         static CALLS: AtomicU64 = AtomicU64::new(0);
         let bad = |error| match error {
-            crate::error::DriverError { code: 1 | 201 | 400 | 709, .. } => {
+            DriverError { code: 1 | 201 | 400 | 709, .. } => {
                 Error::InvalidStream(sentence!("{:#x} is not a valid stream: {error}", stream.0))
             }
             error => error.into(),
         };
-        let context = self.driver.stream_context(stream).map_err(bad)?;
+        let context = match self.driver.stream_context(stream) {
+            // The calling thread may have no context at all; a stream is of some device in use, or
+            // of one that nobody could name.
+            Err(error @ DriverError { code: 201, .. }) => self
+                .devices_in_use()
+                .find_map(|device| {
+                    device.within(|inside| inside.driver().stream_context(stream)).ok()
+                })
+                .ok_or(error),
+            answer => answer,
+        }
+        .map_err(bad)?;
         let id = match self.driver.current_context()? {
             Some(current) if current == context => self.driver.current_device()?,
             // Which device is only known inside; nothing is asked of this one.
