@@ -444,6 +444,11 @@ fn a_reset_takes_its_own_memory_only() {
         let kept = host_malloc(6 * MIB, 0).expect("memory");
         write(machine, kept, 5, 6 * MIB);
         machine.use_device(0);
+        let stuck = host_malloc(7 * MIB, HOST_STREAMS_RECORDED).expect("memory");
+        host_free(stuck).expect("live");
+        machine.sim.fault("cuMemFreeHost", 1, 0, UNKNOWN, false).expect("a fault");
+        assert!(host_empty_cache().is_err());
+        assert_eq!((stats().quarantined, stats().reserved), (7 * MIB, pinned(machine)));
         host_free(cached).expect("live");
         host_free(limbo).expect("live");
         machine.reset_device(0);

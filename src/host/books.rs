@@ -237,10 +237,7 @@ impl Books {
     /// The driver has taken the segment.
     pub fn removed(&mut self, departure: &Departure) -> Result<(), Error> {
         match self.departing(departure) {
-            Some(at) => {
-                let gone = self.leaving.swap_remove(at);
-                self.drop_segment(gone.run)
-            }
+            Some(at) => self.end_departure(at),
             // The driver was so quick to hand the addresses out again that this is known.
             None => Ok(()),
         }
@@ -273,13 +270,17 @@ impl Books {
             run.address.0 < start.0.saturating_add(bytes) && start.0 < run.address.0 + run.bytes
         };
         while let Some(at) = self.leaving.iter().position(overlaps) {
-            let gone = self.leaving.swap_remove(at);
-            if gone.stuck {
-                self.stats.quarantined -= gone.run.bytes;
-            }
-            self.drop_segment(gone.run)?;
+            self.end_departure(at)?;
         }
         Ok(())
+    }
+
+    fn end_departure(&mut self, at: usize) -> Result<(), Error> {
+        let gone = self.leaving.swap_remove(at);
+        if gone.stuck {
+            self.stats.quarantined -= gone.run.bytes;
+        }
+        self.drop_segment(gone.run)
     }
 
     fn drop_segment(&mut self, run: PageRun) -> Result<(), Error> {
@@ -334,6 +335,10 @@ impl Books {
                 }
                 _ => {}
             }
+        }
+        // What the driver failed to take it has lost now.
+        while let Some(at) = self.leaving.iter().position(|it| it.stuck && gone(&it.segment)) {
+            self.end_departure(at)?;
         }
         for run in self.heap.claim_segments(u64::MAX, &|_| true)? {
             match is_gone(&self.segments, run.address.0) {
