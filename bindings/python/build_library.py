@@ -57,6 +57,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
         folder.mkdir(parents=True, exist_ok=True)
         copy = folder / path.name
         shutil.copy2(path, copy)
+        copy.chmod(0o755)
         if shutil.which("strip"):
-            subprocess.run(["strip", "--strip-debug", str(copy)], check=True)
+            subprocess.run(["strip", "--strip-debug", str(copy)], check=False, stderr=subprocess.DEVNULL)
         return copy
