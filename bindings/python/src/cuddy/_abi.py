@@ -123,6 +123,7 @@ class Stats(ctypes.Structure):
             "rung_fresh_count",
             "rung_harvest_count",
             "rung_host_wait_count",
+            "rung_callback_count",
         )
     ]
 
