@@ -302,6 +302,11 @@ def address_in(library: ctypes.CDLL, name: str) -> int:
     return ctypes.cast(getattr(library, name), c_void_p).value or 0
 
 
+def bind(library: ctypes.CDLL, function: str, addresses: list[int]) -> None:
+    """Calls a function of a plug-in with an array of addresses."""
+    getattr(library, function)((c_void_p * len(addresses))(*addresses))
+
+
 # -- The driver itself, for the little that Cuddy has no function for ---------------------------------
 
 

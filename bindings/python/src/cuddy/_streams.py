@@ -50,8 +50,9 @@ def _handle_of_object(stream: object) -> int:
         return int(stream.cuda_stream)
     if isinstance(stream, _HasProtocol):
         return int(stream.__cuda_stream__()[1])
-    for name in ("ptr", "handle"):  # CuPy; Numba, whose handle is a c_void_p, and cuda.core
+    for name in ("ptr", "handle", "value"):  # CuPy; Numba, whose handle is a c_void_p; RMM
         found = getattr(stream, name, None)
+        found = found() if callable(found) else found
         if found is not None:
             found = getattr(found, "value", found)
             return int(found or 0)
