@@ -468,9 +468,16 @@ impl Device {
 
     /// The context of a created stream, which must be one of this device.
     fn home_of(&self, stream: StreamHandle) -> Result<Home, Error> {
-        let context =
-            self.driver.stream_context(stream).map_err(|error| bad_stream(stream, error))?;
         let own = self.books.lock().home;
+        let context = match self.driver.stream_context(stream) {
+            // As for the id: the calling thread may have no context at all.
+            Err(DriverError { code: 201, .. }) => {
+                let inside = self.driver.enter(Context(own.context), self.id, &self.calls)?;
+                inside.driver().stream_context(stream)
+            }
+            answer => answer,
+        }
+        .map_err(|error| bad_stream(stream, error))?;
         if context.0 == own.context {
             return Ok(own);
         }
