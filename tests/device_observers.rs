@@ -1,5 +1,5 @@
-//! Observers: callbacks for requests that find no memory, for growth and for release. They are called
-//! without any lock, may call anything, and may go at any time.
+//! Observers: callbacks for requests that find no memory, for growth and for release. They are
+//! called without any lock, may call anything, and may go at any time.
 
 mod machine;
 
