@@ -3,7 +3,7 @@
 //! Freed memory is kept for the next allocation. These give it back to the driver, for other
 //! libraries and other processes; Cuddy itself does so when the device runs short.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use super::convert::write_if_wanted;
 use super::guard::guarded;
@@ -48,4 +48,51 @@ pub unsafe extern "C" fn cuddy_trim(
         unsafe { write_if_wanted(freed, bytes) };
         Ok(())
     })
+}
+
+/// Lets time pass for an idle program: gives back what has decayed (options decay_ms, decay_waste),
+/// what destroyed pools left, and tries again what the driver failed to take back. Waits for nobody.
+/// Requests that miss the cache do the same, so that a busy program need not call this.
+///
+/// device: a device's number, CUDDY_CURRENT_DEVICE or CUDDY_ALL_DEVICES.
+/// freed:  where to write how many bytes were given back; may be NULL.
+///
+/// Errors: as cuddy_empty_cache().
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_tick(device: c_int, freed: *mut usize) -> cuddy_status {
+    guarded(|| {
+        let bytes = process::tick(device)?;
+        // SAFETY: NULL or writable, as the caller promises.
+        unsafe { write_if_wanted(freed, bytes) };
+        Ok(())
+    })
+}
+
+/// Keeps memory where it is: its pages are never given back or mapped elsewhere until cuddy_unpin().
+/// For memory that is registered with a network card or a collective library, or that another process
+/// knows. Blocks in it may be freed; the memory then serves other requests, in its place.
+///
+/// pointer: a live block, or an address in one.
+/// bytes:   how much, neighbouring blocks included; 0 for the rest of the block.
+///
+/// Pins of one range are counted; ranges may overlap.
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (not all of the range is memory in use or cached),
+/// CUDDY_ERROR_FOREIGN_POINTER, CUDDY_ERROR_DOUBLE_FREE (the block is free), CUDDY_ERROR_DEVICE_RESET,
+/// CUDDY_ERROR_OUT_OF_HOST_MEMORY, CUDDY_ERROR_FORKED. No driver call is made.
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_pin(pointer: *mut c_void, bytes: usize) -> cuddy_status {
+    guarded(|| process::pin(pointer.addr() as u64, bytes as u64))
+}
+
+/// Ends one cuddy_pin() of the same pointer and bytes. The block may have been freed meanwhile.
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (this range is not pinned), CUDDY_ERROR_FOREIGN_POINTER,
+/// CUDDY_ERROR_FORKED.
+/// Thread-safe.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_unpin(pointer: *mut c_void, bytes: usize) -> cuddy_status {
+    guarded(|| process::unpin(pointer.addr() as u64, bytes as u64))
 }

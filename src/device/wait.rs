@@ -263,6 +263,14 @@ impl Device {
         Ok(true)
     }
 
+    /// Records one fence over a context for those of the stamps that have none, if there is any.
+    pub(super) fn fence_if_unfenced(&self, home: Home, stamps: &[Stamp]) -> Result<(), Error> {
+        match self.driver.has_context_events() && !self.are_fenced(stamps) {
+            true => self.fence_over(home, stamps),
+            false => Ok(()),
+        }
+    }
+
     /// Asks the next calls that pass these streams for fences of their own.
     fn want_fences(&self, stamps: &[Stamp]) {
         let mut books = self.books.lock();
