@@ -21,6 +21,8 @@ use crate::types::{Stamp, StreamSlot};
 
 /// How often a fence that may still come is looked for before the context is waited for instead.
 const LOOKS: u32 = 4;
+/// How often fences that are recorded are asked in a row before the first pause.
+const SPINS: u32 = 2000;
 /// The shortest and the longest pause between two looks.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 
@@ -243,7 +245,12 @@ impl Device {
             if !fenced && looks >= LOOKS && until == Until::Over {
                 break;
             }
-            rest(&mut pause);
+            // Most waits are short: only a longer one sleeps between two looks.
+            if fenced && looks < SPINS {
+                std::thread::yield_now()
+            } else {
+                rest(&mut pause)
+            }
             looks += 1;
         }
         // While a graph is captured nothing may be done to a whole context.
