@@ -97,7 +97,7 @@ impl Device {
 
     /// Gives back what has decayed, if anything has.
     pub(super) fn decay(&self) -> Result<(), Error> {
-        let Options { decay_ms, decay_waste, .. } = self.options;
+        let (decay_ms, decay_waste) = (self.options.decay_ms, self.options.decay_waste);
         // What a capture uses is not to be fenced.
         if decay_ms == Options::NO_LIMIT || self.may_capture() || mutant("decay-never") {
             return Ok(());
