@@ -53,7 +53,7 @@ pub unsafe extern "C" fn cuddy_trim(
 
 /// Lets time pass for an idle program: gives back what has decayed (options decay_ms, decay_waste),
 /// what destroyed pools left, and tries again what the driver failed to take back. Waits for nobody.
-/// Requests that miss the cache do the same, so that a busy program need not call this.
+/// A busy program need not call this: requests that miss the cache let memory decay too.
 ///
 /// device: a device's number, CUDDY_CURRENT_DEVICE or CUDDY_ALL_DEVICES.
 /// freed:  where to write how many bytes were given back; may be NULL.
@@ -70,9 +70,9 @@ pub unsafe extern "C" fn cuddy_tick(device: c_int, freed: *mut usize) -> cuddy_s
     })
 }
 
-/// Keeps memory where it is: its pages are never given back or mapped elsewhere until cuddy_unpin().
-/// For memory that is registered with a network card or a collective library, or that another process
-/// knows. Blocks in it may be freed; the memory then serves other requests, in its place.
+/// Keeps memory where it is: its pages are neither given back nor mapped elsewhere before
+/// cuddy_unpin(). For memory that is registered with a network card or a collective library, or that
+/// another process knows. Blocks in it may be freed; it then serves other requests, in its place.
 ///
 /// pointer: a live block, or an address in one.
 /// bytes:   how much, neighbouring blocks included; 0 for the rest of the block.
@@ -80,8 +80,9 @@ pub unsafe extern "C" fn cuddy_tick(device: c_int, freed: *mut usize) -> cuddy_s
 /// Pins of one range are counted; ranges may overlap.
 ///
 /// Errors: CUDDY_ERROR_INVALID_ARGUMENT (not all of the range is memory in use or cached),
-/// CUDDY_ERROR_FOREIGN_POINTER, CUDDY_ERROR_DOUBLE_FREE (the block is free), CUDDY_ERROR_DEVICE_RESET,
-/// CUDDY_ERROR_OUT_OF_HOST_MEMORY, CUDDY_ERROR_FORKED. No driver call is made.
+/// CUDDY_ERROR_FOREIGN_POINTER, CUDDY_ERROR_DOUBLE_FREE (the block is free),
+/// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
+/// No driver call is made.
 /// Thread-safe.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuddy_pin(pointer: *mut c_void, bytes: usize) -> cuddy_status {
