@@ -825,7 +825,10 @@ cuddy_status cuddy_tick(int device, size_t *freed);
 // Thread-safe.
 cuddy_status cuddy_pin(void *pointer, size_t bytes);
 
-// Ends one cuddy_pin() of the same pointer and bytes. The block may have been freed meanwhile.
+// Ends one cuddy_pin() of the same range. The block may have been freed meanwhile.
+//
+// pointer: as it was pinned.
+// bytes:   as it was pinned; 0 for the smallest pin that begins there.
 //
 // Errors: CUDDY_ERROR_INVALID_ARGUMENT (this range is not pinned), CUDDY_ERROR_FOREIGN_POINTER,
 // CUDDY_ERROR_FORKED.

@@ -89,7 +89,10 @@ pub extern "C" fn cuddy_pin(pointer: *mut c_void, bytes: usize) -> cuddy_status 
     guarded(|| process::pin(pointer.addr() as u64, bytes as u64))
 }
 
-/// Ends one cuddy_pin() of the same pointer and bytes. The block may have been freed meanwhile.
+/// Ends one cuddy_pin() of the same range. The block may have been freed meanwhile.
+///
+/// pointer: as it was pinned.
+/// bytes:   as it was pinned; 0 for the smallest pin that begins there.
 ///
 /// Errors: CUDDY_ERROR_INVALID_ARGUMENT (this range is not pinned), CUDDY_ERROR_FOREIGN_POINTER,
 /// CUDDY_ERROR_FORKED.
