@@ -35,4 +35,6 @@ pub mod host;
 
 pub mod observers;
 
+pub mod peers;
+
 pub mod per_thread;
