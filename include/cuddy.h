@@ -88,6 +88,18 @@ typedef struct CUstream_st *cuddy_stream;
 // from this one's free memory.
 #define CUDDY_POOL_USE_ON_OOM 1
 
+// A pool's way of sharing: as the option share says.
+#define CUDDY_SHARE_AS_CONFIGURED 0
+
+// A pool's way of sharing: behind a stream wait where memory is short.
+#define CUDDY_SHARE_WAIT 1
+
+// A pool's way of sharing: only what nobody uses any more.
+#define CUDDY_SHARE_PASSED 2
+
+// A pool's way of sharing: never without the driver.
+#define CUDDY_SHARE_NEVER 3
+
 // A flag of host memory: page-locked to all contexts, as CU_MEMHOSTALLOC_PORTABLE.
 #define CUDDY_HOST_PORTABLE 1
 
@@ -702,6 +714,16 @@ cuddy_status cuddy_pool_reset_peak_stats(cuddy_pool pool);
 // CUDDY_ERROR_FORKED.
 // Thread-safe.
 cuddy_status cuddy_pool_set_limit(cuddy_pool pool, size_t bytes);
+
+// Sets how a stream gets memory of a pool that another stream freed.
+//
+// pool:  a pool of cuddy_pool_create().
+// share: a CUDDY_SHARE_ constant.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (another number), CUDDY_ERROR_INVALID_POOL (no pool, or
+// destroyed), CUDDY_ERROR_FORKED.
+// Thread-safe. It holds for the requests from now on.
+cuddy_status cuddy_pool_set_share(cuddy_pool pool, uint32_t share);
 
 // Gives a pool's free memory back to the driver until at most so many bytes are reserved in it.
 // Waits for the work that still uses it.

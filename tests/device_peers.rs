@@ -9,6 +9,9 @@ use machine::*;
 const PAGE: u64 = 2 * MIB;
 const DEVICES: &str = "3";
 
+/// A call, by its name.
+type Call<'a> = (&'a str, &'a dyn Fn() -> Result<(), Error>);
+
 fn scenario(test: &str, body: impl Fn(&Machine)) {
     for schedule in ["eager", "lazy", "random:3"] {
         let environment = [
@@ -172,7 +175,7 @@ fn the_callers_context_is_left_alone_by_every_function() {
         let pool =
             process::pool_create(process::PoolOptions { device: 0, limit: 0, use_on_oom: false });
         let pool = pool.expect("room");
-        let calls: [(&str, &dyn Fn() -> Result<(), Error>); 22] = [
+        let calls: [Call<'_>; 22] = [
             ("malloc", &|| process::free(malloc(9 * PAGE, 0)?)),
             ("malloc on a stream", &|| process::free(malloc_on(PAGE, stream)?)),
             ("any stream", &|| process::free(malloc_on(512, process::ANY_STREAM)?)),

@@ -3,6 +3,7 @@
 mod machine;
 
 use cuddy::error::Error;
+use cuddy::options::Sharing;
 use cuddy::process::{self, CURRENT_POOL, DEFAULT_POOL, PoolOptions};
 use machine::*;
 
@@ -362,5 +363,41 @@ fn a_reset_device_keeps_its_pools_and_loses_their_blocks() {
         assert!(process::free(also).is_err());
         assert_eq!(process::pool_stats(own).expect("a pool").allocated, 4 * MIB);
         process::free(fresh).expect("live");
+    });
+}
+
+/// One pool keeps its streams apart, beside others that do not.
+#[test]
+fn a_pools_way_of_sharing_is_its_own() {
+    let name = "a_pools_way_of_sharing_is_its_own";
+    under_every_schedule(name, &[], |machine| {
+        let (own, other) = (machine.stream(), machine.stream());
+        for stream in [own, other] {
+            process::stream_open(0, stream).expect("a stream");
+        }
+        let crossed = |share| {
+            // Within its limit the pool has this block alone.
+            let pool = pool(4 * MIB, false);
+            process::pool_set_share(pool, share).expect("a pool");
+            let block = malloc_in(pool, 4 * MIB, own).expect("fits");
+            work(machine, own, block, 4 * MIB);
+            process::free(block).expect("live");
+            let before = stats(0);
+            let again = malloc_in(pool, 4 * MIB, other).expect("one way or another");
+            work(machine, other, again, 4 * MIB);
+            let after = stats(0);
+            process::free(again).expect("live");
+            process::pool_destroy(pool).expect("a pool");
+            (
+                after.crossing_count - before.crossing_count,
+                after.harvest_count - before.harvest_count,
+                after.stream_wait_count - before.stream_wait_count,
+            )
+        };
+        assert_eq!(crossed(Some(Sharing::Never)), (0, 1, 0));
+        let (crossings, harvests, waits) = crossed(Some(Sharing::Passed));
+        assert_eq!((crossings, harvests, waits), (1, 0, 0));
+        assert_eq!(crossed(Some(Sharing::Wait)).0, 1);
+        assert_eq!(crossed(None).0, 1);
     });
 }

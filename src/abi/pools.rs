@@ -11,6 +11,7 @@
 use super::convert::{Growing, fill, given, invalid, read, write_if_wanted};
 use super::guard::guarded;
 use crate::error::cuddy_status;
+use crate::options::Sharing;
 use crate::process;
 use crate::stats::cuddy_stats;
 
@@ -171,6 +172,37 @@ pub extern "C" fn cuddy_pool_reset_peak_stats(pool: cuddy_pool) -> cuddy_status 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuddy_pool_set_limit(pool: cuddy_pool, bytes: usize) -> cuddy_status {
     guarded(|| process::pool_set_limit(pool, bytes as u64))
+}
+
+/// A pool's way of sharing: as the option share says.
+pub const CUDDY_SHARE_AS_CONFIGURED: u32 = 0;
+/// A pool's way of sharing: behind a stream wait where memory is short.
+pub const CUDDY_SHARE_WAIT: u32 = 1;
+/// A pool's way of sharing: only what nobody uses any more.
+pub const CUDDY_SHARE_PASSED: u32 = 2;
+/// A pool's way of sharing: never without the driver.
+pub const CUDDY_SHARE_NEVER: u32 = 3;
+
+/// Sets how a stream gets memory of a pool that another stream freed.
+///
+/// pool:  a pool of cuddy_pool_create().
+/// share: a CUDDY_SHARE_ constant.
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (another number), CUDDY_ERROR_INVALID_POOL (no pool, or
+/// destroyed), CUDDY_ERROR_FORKED.
+/// Thread-safe. It holds for the requests from now on.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_pool_set_share(pool: cuddy_pool, share: u32) -> cuddy_status {
+    guarded(|| {
+        let share = match share {
+            CUDDY_SHARE_AS_CONFIGURED => None,
+            CUDDY_SHARE_WAIT => Some(Sharing::Wait),
+            CUDDY_SHARE_PASSED => Some(Sharing::Passed),
+            CUDDY_SHARE_NEVER => Some(Sharing::Never),
+            _ => return Err(invalid("share", format_args!("{share} is no way of sharing"))),
+        };
+        process::pool_set_share(pool, share)
+    })
 }
 
 /// Gives a pool's free memory back to the driver until at most so many bytes are reserved in it.

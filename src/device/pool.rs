@@ -4,6 +4,7 @@
 use crate::graphs::Member;
 use crate::heap::Heap;
 use crate::mutants::mutant;
+use crate::options::Sharing;
 use crate::stats::cuddy_stats;
 use crate::types::Stamp;
 
@@ -19,6 +20,8 @@ pub(crate) struct PoolTerms {
 /// One pool.
 pub(super) struct Pool {
     pub heap: Heap,
+    /// How its memory may go from one stream to another; `None` is as configured.
+    pub share: Option<Sharing>,
     pub terms: PoolTerms,
     /// Its own counters. The default pool's are not kept: they are the device's without the others'.
     pub stats: cuddy_stats,
@@ -39,6 +42,7 @@ impl Pool {
         let stats = cuddy_stats { limit: terms.limit, ..cuddy_stats::NONE };
         Self {
             heap,
+            share: None,
             terms,
             stats,
             destroyed: false,

@@ -14,6 +14,7 @@ use super::work::{Turn, Work, latest};
 use super::{Device, Store, open};
 use crate::error::Error;
 use crate::heap::Heap;
+use crate::options::Sharing;
 use crate::stats::cuddy_stats;
 use crate::types::{PoolId, Stamp};
 
@@ -71,6 +72,18 @@ impl Device {
             }
         }
         self.trim_pool(name, bytes).map(|_| ())
+    }
+
+    /// Sets how the pool's memory may go from one stream to another; `None` is as configured.
+    pub(crate) fn set_pool_share(
+        &self,
+        name: PoolName,
+        share: Option<Sharing>,
+    ) -> Result<(), Error> {
+        let mut books = self.books.lock();
+        let id = books.pools.open(self.id, name)?;
+        books.pools[id].share = share;
+        Ok(())
     }
 
     /// Gives a pool's cached memory back to the driver until no more than `keep` bytes are reserved in

@@ -201,12 +201,12 @@ impl Miss<'_> {
 
     /// Whether memory of other streams may be used at all.
     pub(super) fn shares(&self) -> bool {
-        self.work.device.options.share != Sharing::Never || mutant("device-never-shares")
+        self.work.device.share_of(self.pool) != Sharing::Never || mutant("device-never-shares")
     }
 
     /// Whether a stream may be made to wait for another one's memory.
     pub(super) fn shares_with_wait(&self) -> bool {
-        self.work.device.options.share == Sharing::Wait
+        self.work.device.share_of(self.pool) == Sharing::Wait
     }
 }
 
@@ -220,6 +220,12 @@ fn is_ready(streams: &Streams<Fence>, own: crate::types::StreamSlot, stamp: Stam
 }
 
 impl Device {
+    /// How a pool's memory may go from one stream to another.
+    fn share_of(&self, pool: PoolId) -> Sharing {
+        let own = self.books.lock().pools.get(pool).and_then(|pool| pool.share);
+        own.filter(|_| !mutant("pool-shares-as-all")).unwrap_or(self.options.share)
+    }
+
     /// Free memory of other streams that a request may have at once, without asking the driver.
     pub(super) fn adopt_ready(
         &self,
@@ -227,7 +233,7 @@ impl Device {
         request: &Request,
     ) -> Result<Option<Block>, Error> {
         let own = request.stamp.stream;
-        let never = self.options.share == Sharing::Never && !mutant("device-never-shares");
+        let never = self.share_of(pool) == Sharing::Never && !mutant("device-never-shares");
         if never || !self.others_have(pool, request) {
             return Ok(None);
         }

@@ -100,8 +100,9 @@ impl<'d> Work<'d> {
             return Ok(Waited::ToTheEnd);
         }
         self.growing().waiting += 1;
-        self.growth = None;
+        let held = self.growth.take().filter(|_| mutant("device-waits-under-the-lock"));
         let waited = self.device.wait(&self.inside, waits, until);
+        drop(held);
         let mut growth = self.device.growth.lock();
         growth.waiting -= 1;
         self.device.returned.notify_all();

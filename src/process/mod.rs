@@ -38,7 +38,7 @@ pub use self::observers::{
 pub(crate) use self::observers::{Event, observe};
 pub use self::pools::{
     CURRENT_POOL, DEFAULT_POOL, PoolOptions, pool_create, pool_destroy, pool_empty_cache, pool_pop,
-    pool_push, pool_reset_peaks, pool_set_limit, pool_stats, pool_trim,
+    pool_push, pool_reset_peaks, pool_set_limit, pool_set_share, pool_stats, pool_trim,
 };
 
 /// In place of a device's number: the device of the calling thread's current CUDA context, or

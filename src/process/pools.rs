@@ -13,6 +13,7 @@ use super::start::{Process, started, started_already};
 use crate::device::{Device, PoolName, PoolTerms};
 use crate::error::{Error, sentence};
 use crate::mutants::mutant;
+use crate::options::Sharing;
 use crate::stats::cuddy_stats;
 use crate::sync::refuse_after_fork;
 use crate::types::{DeviceId, PoolId};
@@ -117,6 +118,12 @@ pub fn pool_reset_peaks(pool: u64) -> Result<(), Error> {
 pub fn pool_set_limit(pool: u64, bytes: u64) -> Result<(), Error> {
     let (device, name) = private(pool)?;
     device.set_pool_limit(name, if bytes == 0 { u64::MAX } else { bytes })
+}
+
+/// Sets how a pool's memory may go from one stream to another; `None` is as the option `share` says.
+pub fn pool_set_share(pool: u64, share: Option<Sharing>) -> Result<(), Error> {
+    let (device, name) = private(pool)?;
+    device.set_pool_share(name, share)
 }
 
 /// Gives a pool's cached memory back to the driver until no more than `keep` bytes are reserved in
