@@ -723,7 +723,7 @@ cuddy_status cuddy_pool_set_limit(cuddy_pool pool, size_t bytes);
 // Errors: CUDDY_ERROR_INVALID_ARGUMENT (another number), CUDDY_ERROR_INVALID_POOL (no pool, or
 // destroyed), CUDDY_ERROR_FORKED.
 // Thread-safe. It holds for the requests from now on.
-cuddy_status cuddy_pool_set_share(cuddy_pool pool, uint32_t share);
+cuddy_status cuddy_pool_set_share(cuddy_pool pool, int share);
 
 // Gives a pool's free memory back to the driver until at most so many bytes are reserved in it.
 // Waits for the work that still uses it.

@@ -8,6 +8,8 @@
 //! CUDDY_POOL_CURRENT is the one that the calling thread pushed last on the device, and
 //! CUDDY_POOL_DEFAULT the device's default pool.
 
+use std::ffi::c_int;
+
 use super::convert::{Growing, fill, given, invalid, read, write_if_wanted};
 use super::guard::guarded;
 use crate::error::cuddy_status;
@@ -175,13 +177,13 @@ pub extern "C" fn cuddy_pool_set_limit(pool: cuddy_pool, bytes: usize) -> cuddy_
 }
 
 /// A pool's way of sharing: as the option share says.
-pub const CUDDY_SHARE_AS_CONFIGURED: u32 = 0;
+pub const CUDDY_SHARE_AS_CONFIGURED: c_int = 0;
 /// A pool's way of sharing: behind a stream wait where memory is short.
-pub const CUDDY_SHARE_WAIT: u32 = 1;
+pub const CUDDY_SHARE_WAIT: c_int = 1;
 /// A pool's way of sharing: only what nobody uses any more.
-pub const CUDDY_SHARE_PASSED: u32 = 2;
+pub const CUDDY_SHARE_PASSED: c_int = 2;
 /// A pool's way of sharing: never without the driver.
-pub const CUDDY_SHARE_NEVER: u32 = 3;
+pub const CUDDY_SHARE_NEVER: c_int = 3;
 
 /// Sets how a stream gets memory of a pool that another stream freed.
 ///
@@ -192,7 +194,7 @@ pub const CUDDY_SHARE_NEVER: u32 = 3;
 /// destroyed), CUDDY_ERROR_FORKED.
 /// Thread-safe. It holds for the requests from now on.
 #[unsafe(no_mangle)]
-pub extern "C" fn cuddy_pool_set_share(pool: cuddy_pool, share: u32) -> cuddy_status {
+pub extern "C" fn cuddy_pool_set_share(pool: cuddy_pool, share: c_int) -> cuddy_status {
     guarded(|| {
         let share = match share {
             CUDDY_SHARE_AS_CONFIGURED => None,

@@ -160,7 +160,7 @@ SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "cuddy_pool_stats": (c_int, (c_uint64, POINTER(Stats))),
     "cuddy_pool_reset_peak_stats": (c_int, (c_uint64,)),
     "cuddy_pool_set_limit": (c_int, (c_uint64, c_size_t)),
-    "cuddy_pool_set_share": (c_int, (c_uint64, c_uint32)),
+    "cuddy_pool_set_share": (c_int, (c_uint64, c_int)),
     "cuddy_pool_trim": (c_int, (c_uint64, c_size_t, POINTER(c_size_t))),
     "cuddy_graph_begin": (c_int, (POINTER(c_uint64), c_int, c_void_p, c_uint64)),
     "cuddy_graph_end": (c_int, (c_uint64,)),
