@@ -25,6 +25,7 @@ def figures():
     equal(torch.cuda.memory.memory_allocated("cuda:0"), 3 * MIB, "by a device's name")
     stats = torch.cuda.memory_stats()
     equal(stats["allocated_bytes.all.current"], 3 * MIB, "memory_stats()")
+    equal(len(stats), 108 + 8 + 7, "torch's keys")
     equal(stats["allocation.all.current"], 1, "blocks")
     equal(torch.cuda.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"], 3 * MIB, "nested")
     true(torch.cuda.memory_reserved() >= 3 * MIB, "reserved")

@@ -349,7 +349,10 @@ def wait_for(device: int, thief: int, donor: int) -> None:
 def current_device() -> int:
     """The number that CURRENT_DEVICE stands for: the current context's device, or 0."""
     device = c_int()
-    code = ctypes.CDLL("libcuda.so.1").cuCtxGetDevice(ctypes.byref(device))
+    try:
+        code = ctypes.CDLL("libcuda.so.1").cuCtxGetDevice(ctypes.byref(device))
+    except OSError:
+        return 0  # what asks about it says that there is no driver
     return 0 if code else device.value
 
 

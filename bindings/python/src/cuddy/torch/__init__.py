@@ -19,6 +19,7 @@ cudnn.benchmark. Memory history is Cuddy's to tell.
 
 from __future__ import annotations
 
+import collections
 import functools
 import sys
 import warnings
@@ -27,8 +28,8 @@ from typing import Any
 
 import torch
 
-from .. import _memory
-from . import _shim, _stats
+from .. import _memory, _torch_keys
+from . import _shim
 
 _HOOKS = {
     "set_init_fn": "cuddy_torch_init",
@@ -124,10 +125,18 @@ def _memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     return _memory.memory_summary(_number(device))
 
 
+def _torch_stats(device: int) -> collections.OrderedDict[str, int]:
+    """memory_stats() with torch's keys, sorted; empty before torch has used CUDA, as torch has it."""
+    if not torch.cuda.is_initialized():
+        return collections.OrderedDict()
+    found = _memory.memory_stats(device)
+    return collections.OrderedDict((key, found[key]) for key in found if key in _torch_keys.ALL)
+
+
 def _nested(device: Any = None) -> dict[str, Any]:
     """memory_stats() as a tree."""
     tree: dict[str, Any] = {}
-    for key, value in _stats.torch_stats(_number(device)).items():
+    for key, value in _torch_stats(_number(device)).items():
         *way, last = key.split(".")
         place = tree
         for step in way:
@@ -158,7 +167,7 @@ def _answer() -> None:
         "max_memory_reserved": _of_device(_memory.max_memory_reserved),
         "memory_cached": _of_device(_memory.memory_reserved),
         "max_memory_cached": _of_device(_memory.max_memory_reserved),
-        "memory_stats": _of_device(_stats.torch_stats),
+        "memory_stats": _of_device(_torch_stats),
         "memory_stats_as_nested_dict": _nested,
         "memory_summary": _memory_summary,
         "reset_peak_memory_stats": reset_peak,
