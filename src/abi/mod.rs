@@ -33,4 +33,6 @@ pub mod options;
 
 pub mod observers;
 
+pub mod watching;
+
 pub mod per_thread;

@@ -12,6 +12,7 @@ mod graphs;
 mod observers;
 mod pools;
 mod start;
+mod watch;
 
 use std::fmt::Write;
 
@@ -34,6 +35,8 @@ pub use self::pools::{
     CURRENT_POOL, DEFAULT_POOL, PoolOptions, pool_create, pool_destroy, pool_empty_cache, pool_pop,
     pool_push, pool_reset_peaks, pool_set_limit, pool_stats, pool_trim,
 };
+
+pub use self::watch::{annotate, leaks, record_history, scope_begin, scope_end, scopes, snapshot};
 
 /// In place of a device's number: the device of the calling thread's current CUDA context, or
 /// device 0 if it has none.
@@ -83,6 +86,20 @@ pub fn malloc_in(
     stream: usize,
     wait_ms: Option<u64>,
 ) -> Result<u64, Error> {
+    let serve = || serve(pool, bytes, alignment, device, stream, wait_ms);
+    if watch::is_on() { watch::malloc((bytes, device, stream), serve) } else { serve() }
+}
+
+/// [`malloc_in`], watched or not.
+#[inline]
+fn serve(
+    pool: u64,
+    bytes: u64,
+    alignment: u64,
+    device: i32,
+    stream: usize,
+    wait_ms: Option<u64>,
+) -> Result<u64, Error> {
     refuse_after_fork()?;
     if alignment != 0 && (!alignment.is_power_of_two() || alignment > LARGEST_ALIGNMENT) {
         let why = sentence!("{alignment} is not a power of two from 1 to {LARGEST_ALIGNMENT}");
@@ -103,6 +120,12 @@ pub fn free(pointer: u64) -> Result<(), Error> {
     if pointer == 0 {
         return Ok(());
     }
+    if watch::is_on() { watch::free(pointer, || give(pointer)) } else { give(pointer) }
+}
+
+/// [`free`], watched or not.
+#[inline]
+fn give(pointer: u64) -> Result<(), Error> {
     refuse_after_fork()?;
     let (_, device, pool) = owner(pointer)?;
     device.free(pool, Address(pointer))
@@ -117,7 +140,8 @@ pub fn free_on(pointer: u64, stream: usize) -> Result<(), Error> {
     refuse_after_fork()?;
     let (process, device, pool) = owner(pointer)?;
     let named = process.name(device, stream)?;
-    device.free_on(pool, Address(pointer), named)
+    let give = || device.free_on(pool, Address(pointer), named);
+    if watch::is_on() { watch::free(pointer, give) } else { give() }
 }
 
 /// Gives a block back once what `event` (a `CUevent`) holds by now is over. 0 is no block, and fine.
@@ -127,7 +151,8 @@ pub fn free_after(pointer: u64, event: usize) -> Result<(), Error> {
     }
     refuse_after_fork()?;
     let (_, device, pool) = owner(pointer)?;
-    device.free_after(pool, Address(pointer), event)
+    let give = || device.free_after(pool, Address(pointer), event);
+    if watch::is_on() { watch::free(pointer, give) } else { give() }
 }
 
 /// Says that the program has made `thief` wait for all that `donor` had been given.
