@@ -90,6 +90,9 @@ pub(super) fn malloc(
         Ok(address) => handed_out(address),
         Err(Error::OutOfMemory(_)) => {
             let (requested, stream) = (bytes, stream as u64);
+            let process = started_already();
+            let id = process.and_then(|process| process.id(device).ok());
+            let device = id.map_or(device, |id| id.0 as i32);
             let failed = Entry { device, requested, stream, ..entry(Kind::OutOfMemory) };
             WATCHED.lock().journal.note(failed);
         }

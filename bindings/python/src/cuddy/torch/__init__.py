@@ -14,7 +14,8 @@ first time: a small file is compiled for the torch that is there, and kept in ~/
 
 What torch does not offer to any other allocator does not work after enable(), and says so by torch's own
 error: MemPool, CUDA tensors across processes, cudagraph trees (torch.compile's reduce-overhead mode),
-cudnn.benchmark. Memory history is Cuddy's to tell.
+cudnn.benchmark. torch.cuda.memory._record_memory_history() and _snapshot() give Cuddy's history, whose frames
+are scopes (cuddy.scope()), not stacks.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from typing import Any
 
 import torch
 
-from .. import _memory, _torch_keys
+from .. import _memory, _torch_keys, memory
 from . import _shim
 
 _HOOKS = {
@@ -152,9 +153,22 @@ def _get_fraction(device: Any = None) -> float:
     return 1.0 if limit is None else limit / _memory.mem_get_info(number)[1]
 
 
-def _no_history(*_: Any, **__: Any) -> Any:
-    """Memory history of torch's own allocator: it has none here."""
-    raise RuntimeError("torch's allocator is Cuddy (cuddy.torch.enable()): torch has no history of it")
+def _snapshot(device: Any = None, **_: Any) -> dict[str, Any]:
+    """Cuddy's snapshot in torch's shape, of all devices."""
+    return memory.torch_snapshot(memory.snapshot())
+
+
+def _memory_snapshot(*_: Any) -> list[dict[str, Any]]:
+    """Its segments."""
+    segments: list[dict[str, Any]] = _snapshot()["segments"]
+    return segments
+
+
+def _record_memory_history(
+    enabled: str | None = "all", *_: Any, max_entries: int = 1_000_000, **__: Any
+) -> None:
+    """Cuddy's history, without stacks; for None or "state" it ends, as in torch."""
+    memory.record_history(enabled not in (None, False, "state"), min(max_entries, 1 << 24))
 
 
 def _answer() -> None:
@@ -175,9 +189,9 @@ def _answer() -> None:
         "reset_max_memory_cached": reset_peak,
         "reset_accumulated_memory_stats": _of_device(_memory.reset_accumulated_memory_stats),
         "get_per_process_memory_fraction": _get_fraction,
-        "memory_snapshot": _no_history,
-        "_snapshot": _no_history,
-        "_record_memory_history": _no_history,
+        "memory_snapshot": _memory_snapshot,
+        "_snapshot": _snapshot,
+        "_record_memory_history": _record_memory_history,
     }
     for place in ("torch.cuda", "torch.cuda.memory", "torch.accelerator", "torch.accelerator.memory"):
         module = sys.modules.get(place)
