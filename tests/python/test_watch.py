@@ -3,6 +3,7 @@
 import json
 import pathlib
 import pickle
+import re
 import tempfile
 import threading
 import unittest
@@ -157,6 +158,26 @@ class Watch(Case):
             self.assertEqual(blocks[buffer.ptr][1]["requested"], buffer.nbytes)
         self.assertNotEqual(blocks[inside.ptr][0], blocks[kept[0].ptr][0])
         del pool
+
+    def test_every_name_is_documented(self):
+        cuddy.memory.record_history(max_entries=10)
+        block = cuddy.empty(100)
+        cuddy.annotate(block, "x")
+        taken = cuddy.memory.snapshot()
+        cuddy.memory.record_history(False)
+        text = (pathlib.Path(__file__).parents[2] / "docs" / "SNAPSHOT.md").read_text()
+        documented = {name for row in re.findall(r"^\| (`[^|]*) \|", text, re.M) for name in re.findall(r"`(\w+)`", row)}
+
+        def names(part):
+            if isinstance(part, list):
+                return set().union(*map(names, part))
+            if not isinstance(part, dict):
+                return set()
+            return set(part).union(*(names(value) for key, value in part.items() if key != "stats"))
+
+        self.assertEqual(documented, names(taken) | set(taken["history"]["columns"]))
+        stats = next(device["stats"] for device in taken["devices"] if device["device"] == 0)
+        self.assertEqual(set(stats), {name for name, _ in cuddy._abi.Stats._fields_})
 
     def test_the_pickle_of_torchs_viewer(self):
         cuddy.memory.record_history()
