@@ -71,13 +71,14 @@ pub struct BlockInfo {
 ///
 /// Default streams (0, 1 and 2) are those of the device's primary context; with
 /// [`CURRENT_DEVICE`], of the current context.
+#[inline(always)]
 pub fn malloc(bytes: u64, alignment: u64, device: i32, stream: usize) -> Result<u64, Error> {
     malloc_in(CURRENT_POOL, bytes, alignment, device, stream, None)
 }
 
 /// The same in a pool: one of [`pool_create`], [`CURRENT_POOL`] or [`DEFAULT_POOL`]; and waiting for
 /// memory no longer than `wait_ms` milliseconds; `None` is as configured.
-#[inline]
+#[inline(always)]
 pub fn malloc_in(
     pool: u64,
     bytes: u64,
@@ -86,12 +87,19 @@ pub fn malloc_in(
     stream: usize,
     wait_ms: Option<u64>,
 ) -> Result<u64, Error> {
-    let serve = || serve(pool, bytes, alignment, device, stream, wait_ms);
-    if watch::is_on() { watch::malloc((bytes, device, stream), serve) } else { serve() }
+    match serve(pool, bytes, alignment, device, stream, wait_ms) {
+        Ok(address) => {
+            if watch::is_on() {
+                watch::handed_out(address);
+            }
+            Ok(address)
+        }
+        Err(error) => Err(watch::failed(error, bytes, device, stream)),
+    }
 }
 
-/// [`malloc_in`], watched or not.
-#[inline]
+/// [`malloc_in`], not watched. A function of its own, so that watching costs a hit a branch and no more.
+#[inline(never)]
 fn serve(
     pool: u64,
     bytes: u64,
@@ -116,16 +124,20 @@ fn serve(
 }
 
 /// Gives a block back. 0 is no block, and fine.
+#[inline(always)]
 pub fn free(pointer: u64) -> Result<(), Error> {
+    if pointer != 0 && watch::is_on() {
+        return watch::around(pointer, || give(pointer));
+    }
+    give(pointer)
+}
+
+/// [`free`], not watched.
+#[inline(never)]
+fn give(pointer: u64) -> Result<(), Error> {
     if pointer == 0 {
         return Ok(());
     }
-    if watch::is_on() { watch::free(pointer, || give(pointer)) } else { give(pointer) }
-}
-
-/// [`free`], watched or not.
-#[inline]
-fn give(pointer: u64) -> Result<(), Error> {
     refuse_after_fork()?;
     let (_, device, pool) = owner(pointer)?;
     device.free(pool, Address(pointer))
@@ -140,8 +152,7 @@ pub fn free_on(pointer: u64, stream: usize) -> Result<(), Error> {
     refuse_after_fork()?;
     let (process, device, pool) = owner(pointer)?;
     let named = process.name(device, stream)?;
-    let give = || device.free_on(pool, Address(pointer), named);
-    if watch::is_on() { watch::free(pointer, give) } else { give() }
+    watch::around(pointer, || device.free_on(pool, Address(pointer), named))
 }
 
 /// Gives a block back once what `event` (a `CUevent`) holds by now is over. 0 is no block, and fine.
@@ -151,8 +162,7 @@ pub fn free_after(pointer: u64, event: usize) -> Result<(), Error> {
     }
     refuse_after_fork()?;
     let (_, device, pool) = owner(pointer)?;
-    let give = || device.free_after(pool, Address(pointer), event);
-    if watch::is_on() { watch::free(pointer, give) } else { give() }
+    watch::around(pointer, || device.free_after(pool, Address(pointer), event))
 }
 
 /// Says that the program has made `thief` wait for all that `donor` had been given.

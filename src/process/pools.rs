@@ -132,7 +132,7 @@ pub fn pool_empty_cache(pool: u64) -> Result<u64, Error> {
 }
 
 /// The pool of `device` that a request means by `pool`.
-#[inline]
+#[inline(always)]
 pub(super) fn pool_on(device: &Device, pool: u64) -> Result<PoolName, Error> {
     match pool {
         CURRENT_POOL if !PUSHED.load(Ordering::Relaxed) => Ok(PoolName::DEFAULT),

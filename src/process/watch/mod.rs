@@ -7,11 +7,14 @@
 mod text;
 
 use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::start::started_already;
 use crate::error::{Error, sentence};
+use crate::hash::ByNumber;
 use crate::journal::{Entry, Journal, Kind};
 use crate::mutants::mutant;
 use crate::observers::{self, Event};
@@ -31,12 +34,24 @@ static ON: AtomicBool = AtomicBool::new(false);
 struct Watched {
     scopes: Option<Scopes>,
     journal: Journal,
+    /// What each thread is giving back.
+    leaving: HashMap<u64, Leaving, ByNumber>,
     /// The observer of growth and release; 0 is none.
     observer: u64,
 }
 
-static WATCHED: Lock<Watched, RANK> =
-    Lock::new(Watched { scopes: None, journal: Journal::new(), observer: 0 });
+/// A block that is being given back: what was known of it, and what is noted if that succeeds.
+struct Leaving {
+    known: Option<Known>,
+    entry: Option<Entry>,
+}
+
+static WATCHED: Lock<Watched, RANK> = Lock::new(Watched {
+    scopes: None,
+    journal: Journal::new(),
+    leaving: HashMap::with_hasher(BuildHasherDefault::new()),
+    observer: 0,
+});
 
 thread_local! {
     /// The scopes that this thread is in, and their runs: the first `DEPTH`. No destructor.
@@ -78,30 +93,28 @@ fn entry(kind: Kind) -> Entry {
     }
 }
 
-/// An allocation, watched.
+/// A request was not served; the error, as it is.
 #[cold]
-pub(super) fn malloc(
-    (bytes, device, stream): (u64, i32, usize),
-    serve: impl FnOnce() -> Result<u64, Error>,
-) -> Result<u64, Error> {
-    let served = serve();
-    match served {
-        Ok(0) => {}
-        Ok(address) => handed_out(address),
-        Err(Error::OutOfMemory(_)) => {
-            let (requested, stream) = (bytes, stream as u64);
-            let process = started_already();
-            let id = process.and_then(|process| process.id(device).ok());
-            let device = id.map_or(device, |id| id.0 as i32);
-            let failed = Entry { device, requested, stream, ..entry(Kind::OutOfMemory) };
-            WATCHED.lock().journal.note(failed);
-        }
-        Err(_) => {}
+#[inline(never)]
+pub(super) fn failed(error: Error, bytes: u64, device: i32, stream: usize) -> Error {
+    if is_on() && matches!(error, Error::OutOfMemory(_)) {
+        let (requested, stream) = (bytes, stream as u64);
+        let process = started_already();
+        let id = process.and_then(|process| process.id(device).ok());
+        let device = id.map_or(device, |id| id.0 as i32);
+        let failed = Entry { device, requested, stream, ..entry(Kind::OutOfMemory) };
+        WATCHED.lock().journal.note(failed);
     }
-    served
+    error
 }
 
-fn handed_out(address: u64) {
+/// A request was served.
+#[cold]
+#[inline(never)]
+pub(super) fn handed_out(address: u64) {
+    if address == 0 {
+        return; // no bytes were asked for
+    }
     let Ok(block) = super::block_info(address) else { return };
     let (scope, run) = innermost();
     let (device, stream) = (block.device, block.stream as u64);
@@ -120,41 +133,61 @@ fn handed_out(address: u64) {
     watched.scopes.get_or_insert_default().add(address, known);
 }
 
-/// A free, watched.
-#[cold]
-pub(super) fn free(address: u64, give: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
-    refuse_after_fork()?;
-    // Before it is given back: afterwards its address may be another block's at once.
+/// A block is about to be given back by this thread. From now on it is not known any more: once it is
+/// given back, its address may be another block's at once.
+fn leaving(address: u64) {
+    if refuse_after_fork().is_err() {
+        return; // another thread of the parent may have held the lock
+    }
     let known = WATCHED.lock().scopes.as_mut().and_then(|scopes| scopes.remove(address));
-    let figures = match &known {
-        Some(it) => Some((it.device, it.stream, it.bytes, it.requested, it.scope)),
+    let gone = entry(Kind::Free);
+    let told = |device: u32, stream, bytes, requested, scope| Entry {
+        device: device as i32,
+        stream,
+        address,
+        bytes,
+        requested,
+        scope,
+        ..gone
+    };
+    let entry = match &known {
+        Some(it) => Some(told(it.device, it.stream, it.bytes, it.requested, it.scope)),
         None => super::block_info(address)
             .ok()
-            .map(|it| (it.device, it.stream as u64, it.bytes, it.requested, OUTSIDE)),
+            .map(|it| told(it.device, it.stream as u64, it.bytes, it.requested, OUTSIDE)),
     };
-    let gone = entry(Kind::Free);
-    let mut given = Ok(());
-    if !mutant("watch-frees-nothing") {
-        given = give();
+    let mut watched = WATCHED.lock();
+    if watched.leaving.try_reserve(1).is_ok() {
+        watched.leaving.insert(thread_number(), Leaving { known, entry });
+    }
+}
+
+/// It was given back, or that failed and it is known as before.
+fn left(address: u64, given: bool) {
+    if refuse_after_fork().is_err() {
+        return;
     }
     let mut watched = WATCHED.lock();
-    match (&given, known, figures) {
-        (Err(_), Some(known), _) => {
+    let Some(Leaving { known, entry }) = watched.leaving.remove(&thread_number()) else { return };
+    match (given && !mutant("watch-frees-nothing"), known, entry) {
+        (true, _, Some(entry)) => watched.journal.note(entry),
+        (false, Some(known), _) => {
             watched.scopes.get_or_insert_default().put_back(address, known);
         }
-        (Ok(()), _, Some((device, stream, bytes, requested, scope))) => {
-            let device = device as i32;
-            watched.journal.note(Entry {
-                device,
-                stream,
-                address,
-                bytes,
-                requested,
-                scope,
-                ..gone
-            });
-        }
         _ => {}
+    }
+}
+
+/// A way of giving a block back, watched if anything is.
+#[inline(never)]
+pub(super) fn around(address: u64, give: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    let watched = is_on();
+    if watched {
+        leaving(address);
+    }
+    let given = give();
+    if watched {
+        left(address, given.is_ok());
     }
     given
 }
