@@ -197,6 +197,7 @@ needs no network.
 Example:
   cuddy report memory.json -o memory.html";
 
+/// What `cuddy report` is told.
 #[derive(Args)]
 pub struct ReportArgs {
     /// The snapshot

@@ -224,7 +224,7 @@ fn timeline(
     if let Some(first) = events.first() {
         points.push((seconds(first.0), moment.clone()));
     }
-    let run = events.len().div_ceil(MOST_POINTS - 2).max(1);
+    let run = events.len().div_ceil(MOST_POINTS - 3).max(1);
     for chunk in events.chunks(run) {
         let mut highest: Option<(f64, Moment)> = None;
         for event in chunk {
@@ -244,6 +244,8 @@ fn timeline(
         }
         points.extend(highest);
     }
+    // After the last event it is as it is now: its run's highest moment does not last.
+    points.extend(events.last().map(|last| (seconds(last.0), now.clone())));
     points.push((seconds(end), now));
     (drawn(&points, &bands, paths), failures)
 }
@@ -324,7 +326,7 @@ mod tests {
     }
 
     fn event(time: u64, kind: Kind, bytes: u64) -> Event {
-        Event(time, kind, 0, 1, 512, bytes, bytes, 1, 1)
+        Event::new(time, kind, bytes, 1)
     }
 
     #[test]

@@ -76,7 +76,7 @@ function draw() {
   plot = new uPlot({
     width: Math.max(300, at("timeline").clientWidth), height: 360, series,
     scales: { x: { time: false } },
-    axes: [{ ...axis, values: (_, values) => values.map((value) => `${value} s`) }, { ...axis, size: 80, values: (_, values) => values.map((value) => size(value)) }],
+    axes: [{ ...axis, values: (_, values) => values.map((value) => `${value} s`) }, { ...axis, size: 80, incrs: Array.from({ length: 50 }, (_, power) => 2 ** power), values: (_, values) => values.map((value) => size(value)) }],
     hooks: { draw: [(it) => mark(it, line)] },
   }, columns, (at("timeline").replaceChildren(), at("timeline")));
   plot.over.addEventListener("click", () => { if (plot.cursor.idx !== null) choose(plot.cursor.idx); });
@@ -190,7 +190,7 @@ const theme = (on) => { document.documentElement.dataset.theme = on ? "dark" : "
 theme(matchMedia("(prefers-color-scheme: dark)").matches);
 at("theme").onclick = () => { theme(!dark()); show(); };
 addEventListener("keydown", (event) => {
-  if (event.target.matches("select, input") || !data.devices.length) return;
+  if (event.target.matches?.("select, input") || !data.devices.length) return;
   const line = device().timeline, step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
   if (step) { choose((place ?? 0) + step); event.preventDefault(); }
   if (event.key === "p" && line.peaks.length) choose(line.peaks[(line.peaks.indexOf(place) + 1) % line.peaks.length]);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// The whole.
 #[derive(Deserialize)]
@@ -77,16 +78,24 @@ pub enum Kind {
 /// A row of the history: the columns of version 1, in their order.
 #[derive(Clone, Copy, Deserialize)]
 pub struct Event(
-    pub u64,  // time_us
-    pub Kind, // kind
-    pub i32,  // device
-    pub u64,  // stream
-    pub u64,  // address
-    pub u64,  // bytes
-    pub u64,  // requested
-    pub u32,  // scope
-    pub u64,  // thread
+    pub u64,    // time_us
+    pub Kind,   // kind
+    pub i32,    // device
+    IgnoredAny, // stream
+    pub u64,    // address
+    pub u64,    // bytes
+    pub u64,    // requested
+    pub u32,    // scope
+    IgnoredAny, // thread
 );
+
+impl Event {
+    /// One of device 0, for tests.
+    #[cfg(test)]
+    pub fn new(time: u64, kind: Kind, bytes: u64, scope: u32) -> Self {
+        Self(time, kind, 0, IgnoredAny, 512, bytes, bytes, scope, IgnoredAny)
+    }
+}
 
 const COLUMNS: [&str; 9] =
     ["time_us", "kind", "device", "stream", "address", "bytes", "requested", "scope", "thread"];
