@@ -110,9 +110,17 @@ pub unsafe extern "C" fn cuddy_malloc(
     device: c_int,
     stream: cuddy_stream,
 ) -> cuddy_status {
+    if !ptr.is_null()
+        && let Some(address) = process::off_shelf(bytes as u64, device, stream as usize)
+    {
+        // SAFETY: not NULL, and the caller promises that it may be written.
+        unsafe { ptr.write(address as *mut c_void) };
+        return cuddy_status::CUDDY_OK;
+    }
     guarded(|| {
         given(ptr, "ptr")?;
-        let address = process::malloc(bytes as u64, 0, device, stream as usize)?;
+        let (bytes, stream, pool) = (bytes as u64, stream as usize, process::CURRENT_POOL);
+        let address = process::malloc_missed(pool, bytes, 0, device, stream, None)?;
         // SAFETY: not NULL, and the caller promises that it may be written.
         unsafe { ptr.write(address as *mut c_void) };
         Ok(())
@@ -194,7 +202,10 @@ pub(super) unsafe fn malloc_ex(
 /// (see cuddy_record_stream()). Never waits, unless the option caching is off.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuddy_free(ptr: *mut c_void) -> cuddy_status {
-    guarded(|| process::free(ptr as u64))
+    if process::to_shelf(ptr as u64) {
+        return cuddy_status::CUDDY_OK;
+    }
+    guarded(|| process::free_missed(ptr as u64))
 }
 
 /// Gives a block back to another stream than its own, whose later work may use it at once. The
