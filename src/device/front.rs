@@ -83,20 +83,20 @@ impl Device {
             return None;
         }
         let front = &self.front;
-        shelf::with_mine(|mine| {
+        shelf::try_mine(|mine| {
             let (shelf, tally) = mine.of(self.id)?.named(name(stream), front.era())?;
             let block = shelf.take(bytes)?;
             front.loans.unshelve(block, bytes, requested);
             tally.served(&front.declared, bytes, requested);
             Some(block.address())
-        })?
+        })
     }
 
     /// Frees a block to the calling thread's shelf. `false` if it has to be done by the books.
     #[inline]
     pub(crate) fn to_shelf(&self, address: Address) -> bool {
         let front = &self.front;
-        let shelved = shelf::with_mine(|mine| {
+        let shelved = shelf::try_mine(|mine| {
             let mine = mine.of(self.id)?;
             let (limit, version) = (front.limit(), front.version.load(Ordering::Relaxed));
             let (block, lent, (shelf, tally)) = front.loans.shelve(address, |lent| {
@@ -107,7 +107,7 @@ impl Device {
             tally.freed(&front.declared, lent.bytes, lent.requested);
             Some(())
         });
-        shelved.flatten().is_some()
+        shelved.is_some()
     }
 
     /// The books, with what the calling thread has counted and its large blocks: the heap is about to

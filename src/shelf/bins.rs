@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn they_give_what_they_were_given_and_keep_the_limit() {
-        let limit = 256 << 10;
+        let limit = 1 << 20;
         let mut bins = Bins::new();
         let mut free: BTreeSet<(u64, u64)> = BTreeSet::new();
         let (mut random, mut hits, mut refused) = (3u64, 0, 0);

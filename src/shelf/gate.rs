@@ -76,18 +76,41 @@ pub(crate) fn with_mine<R>(work: impl FnOnce(&mut Shelves) -> R) -> Option<R> {
     if gate.busy.load(Ordering::Relaxed) {
         return None;
     }
+    let _all = if enter(gate) { None } else { Some(step_aside(gate)) };
+    let _inside = Inside(gate);
+    // SAFETY: this thread is the gate's owner (nobody else has it in `MINE`) and was outside until
+    // now, so no other reference of its is alive; no stopper has one, as the module says, and with
+    // `ALL` held there is no stopper.
+    Some(work(unsafe { &mut *gate.content.get() }))
+}
+
+/// The same for work that can as well be done elsewhere: `None` also where the thread has never come
+/// by [`with_mine`], or a stopper is at work. Never waits.
+#[inline]
+pub(crate) fn try_mine<R>(work: impl FnOnce(&mut Shelves) -> Option<R>) -> Option<R> {
+    let gate = MINE.get()?;
+    if gate.busy.load(Ordering::Relaxed) {
+        return None;
+    }
+    let undisturbed = enter(gate);
+    let _inside = Inside(gate);
+    if !undisturbed {
+        return None;
+    }
+    // SAFETY: as in `with_mine`; and no stopper was seen after entering.
+    work(unsafe { &mut *gate.content.get() })
+}
+
+/// The owner enters; `false`, and still has to leave, if a stopper is at work.
+#[inline]
+fn enter(gate: &Gate) -> bool {
     if BARRIER.load(Ordering::Relaxed) == SYSTEM {
         gate.busy.store(true, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
     } else {
         gate.busy.swap(true, Ordering::SeqCst);
     }
-    let _all = if STOP.load(Ordering::Acquire) { Some(step_aside(gate)) } else { None };
-    let _inside = Inside(gate);
-    // SAFETY: this thread is the gate's owner (nobody else has it in `MINE`) and was outside until
-    // now, so no other reference of its is alive; no stopper has one, as the module says, and with
-    // `ALL` held there is no stopper.
-    Some(work(unsafe { &mut *gate.content.get() }))
+    !STOP.load(Ordering::Acquire)
 }
 
 /// A stopper is at work: waits for it, and keeps others away.

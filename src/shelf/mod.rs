@@ -6,7 +6,8 @@
 //! would hand out the very same block ([`recent`]). Before a device is asked for memory its shelves
 //! are emptied.
 //!
-//! Not synchronised: a thread reaches its own by [`with_mine`], everybody's by [`stop_all`].
+//! Not synchronised: a thread reaches its own by [`with_mine`] and [`try_mine`], everybody's by
+//! [`stop_all`].
 
 mod bins;
 mod gate;
@@ -15,7 +16,7 @@ mod recent;
 mod tally;
 
 use self::bins::{Bins, LARGEST_BYTES};
-pub(crate) use self::gate::{Stopped, stop_all, with_mine};
+pub(crate) use self::gate::{Stopped, stop_all, try_mine, with_mine};
 pub(crate) use self::loans::{Kept, Lent, Loans, Standing};
 use self::recent::Recent;
 pub(crate) use self::tally::{A_BLOCK, Declared, PEAKED, Tally};
