@@ -21,7 +21,7 @@ use crate::shelf::{self, A_BLOCK, Declared, Kept, Lent, Loans, PEAKED, Standing,
 use crate::size;
 use crate::stats::cuddy_stats;
 use crate::sync::Guard;
-use crate::types::{Address, PoolId};
+use crate::types::{Address, PoolId, StreamSlot};
 
 /// Of what is reserved, a thread's shelf of a stream holds at most this part.
 const PART: u64 = 64;
@@ -212,6 +212,16 @@ impl Device {
         shelf::with_mine(|mine| {
             let (shelf, _) = mine.of(self.id)?.of(lent.stream, front.era())?;
             shelf.make_room(lent.bytes, limit, |other| front.back_to_heap(books, other));
+            Some(())
+        });
+    }
+
+    /// Gives what lies on the calling thread's shelf of a stream to the heap, as of now.
+    pub(super) fn clear_my_shelf(&self, books: &mut Books, stream: StreamSlot) {
+        let front = &self.front;
+        shelf::with_mine(|mine| {
+            let (shelf, _) = mine.of(self.id)?.of(stream, front.era())?;
+            shelf.empty(|block| front.back_to_heap(books, block));
             Some(())
         });
     }

@@ -86,7 +86,7 @@ impl Shelf {
     }
 
     /// Takes out everything.
-    fn empty(&mut self, mut each: impl FnMut(Kept)) {
+    pub(crate) fn empty(&mut self, mut each: impl FnMut(Kept)) {
         self.recent.empty(&mut each);
         self.bins.empty(&mut each);
     }
