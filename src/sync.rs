@@ -121,12 +121,18 @@ const FORKED: u8 = 2;
 
 static PHASE: AtomicU8 = AtomicU8::new(FRESH);
 
-/// Fails in the child of a fork that came after CUDA was used. Takes no lock.
+/// Whether this is the child of a fork that came after CUDA was used.
+#[inline]
+pub(crate) fn is_forked() -> bool {
+    PHASE.load(Ordering::Relaxed) == FORKED
+}
+
+/// Fails in such a child. Takes no lock.
 #[inline]
 pub(crate) fn refuse_after_fork() -> Result<(), Error> {
-    match PHASE.load(Ordering::Relaxed) {
-        FORKED => Err(Error::Forked),
-        _ => Ok(()),
+    match is_forked() {
+        true => Err(Error::Forked),
+        false => Ok(()),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::device::{Device, Named, Want};
 use crate::error::{Error, Words, sentence};
 use crate::size::GRANULE;
 use crate::stats::cuddy_stats;
-use crate::sync::refuse_after_fork;
+use crate::sync::{is_forked, refuse_after_fork};
 use crate::types::{Address, DeviceId, PoolId};
 
 pub use self::configuration::{option, options, rejected_options, set_option};
@@ -87,6 +87,47 @@ pub fn malloc_in(
     stream: usize,
     wait_ms: Option<u64>,
 ) -> Result<u64, Error> {
+    if pool <= DEFAULT_POOL
+        && (alignment == 0 || alignment.is_power_of_two() && alignment <= GRANULE)
+        && let Some(address) = off_shelf(bytes, device, stream)
+    {
+        return Ok(address);
+    }
+    malloc_missed(pool, bytes, alignment, device, stream, wait_ms)
+}
+
+/// A block off the calling thread's shelf, if there is one of the size; `None` says nothing else.
+///
+/// Nothing in here waits, allocates, calls the driver or can panic.
+#[inline]
+pub fn off_shelf(bytes: u64, device: i32, stream: usize) -> Option<u64> {
+    if is_forked() || self::pools::any_pushed() || watch::is_on() {
+        return None;
+    }
+    let device = started_already()?.device_in_use(DeviceId(u32::try_from(device).ok()?))?;
+    device.off_shelf(Named { raw: stream, context: None }, bytes).map(|address| address.0)
+}
+
+/// Frees a block to the calling thread's shelf. `false` says only that this has not been done.
+///
+/// Nothing in here waits, allocates, calls the driver or can panic.
+#[inline]
+pub fn to_shelf(pointer: u64) -> bool {
+    !is_forked()
+        && !watch::is_on()
+        && owner(pointer).is_some_and(|(_, device, _)| device.to_shelf(Address(pointer)))
+}
+
+/// What [`malloc_in`] does when there is nothing on the shelf, or somebody watches.
+#[inline(never)]
+pub fn malloc_missed(
+    pool: u64,
+    bytes: u64,
+    alignment: u64,
+    device: i32,
+    stream: usize,
+    wait_ms: Option<u64>,
+) -> Result<u64, Error> {
     match serve(pool, bytes, alignment, device, stream, wait_ms) {
         Ok(address) => {
             if watch::is_on() {
@@ -98,8 +139,8 @@ pub fn malloc_in(
     }
 }
 
-/// [`malloc_in`], not watched. A function of its own, so that watching costs a hit a branch and no more.
-#[inline(never)]
+/// [`malloc_missed`], not watched.
+#[inline]
 fn serve(
     pool: u64,
     bytes: u64,
@@ -126,20 +167,28 @@ fn serve(
 /// Gives a block back. 0 is no block, and fine.
 #[inline(always)]
 pub fn free(pointer: u64) -> Result<(), Error> {
+    match to_shelf(pointer) {
+        true => Ok(()),
+        false => free_missed(pointer),
+    }
+}
+
+/// What [`free`] does with what cannot be put on the shelf, or where somebody watches.
+#[inline(never)]
+pub fn free_missed(pointer: u64) -> Result<(), Error> {
     if pointer != 0 && watch::is_on() {
         return watch::around(pointer, || give(pointer));
     }
     give(pointer)
 }
 
-/// [`free`], not watched.
-#[inline(never)]
+/// [`free_missed`], not watched.
 fn give(pointer: u64) -> Result<(), Error> {
     if pointer == 0 {
         return Ok(());
     }
     refuse_after_fork()?;
-    let (_, device, pool) = owner(pointer)?;
+    let (_, device, pool) = served(pointer)?;
     device.free(pool, Address(pointer))
 }
 
@@ -150,7 +199,7 @@ pub fn free_on(pointer: u64, stream: usize) -> Result<(), Error> {
         return Ok(());
     }
     refuse_after_fork()?;
-    let (process, device, pool) = owner(pointer)?;
+    let (process, device, pool) = served(pointer)?;
     let named = process.name(device, stream)?;
     watch::around(pointer, || device.free_on(pool, Address(pointer), named))
 }
@@ -161,7 +210,7 @@ pub fn free_after(pointer: u64, event: usize) -> Result<(), Error> {
         return Ok(());
     }
     refuse_after_fork()?;
-    let (_, device, pool) = owner(pointer)?;
+    let (_, device, pool) = served(pointer)?;
     watch::around(pointer, || device.free_after(pool, Address(pointer), event))
 }
 
@@ -181,7 +230,7 @@ pub fn record_stream(pointer: u64, stream: usize) -> Result<(), Error> {
         return Ok(());
     }
     refuse_after_fork()?;
-    let (process, device, pool) = owner(pointer)?;
+    let (process, device, pool) = served(pointer)?;
     let named = process.name(device, stream)?;
     device.record_stream(pool, Address(pointer), named)
 }
@@ -189,7 +238,7 @@ pub fn record_stream(pointer: u64, stream: usize) -> Result<(), Error> {
 /// What is known about the live block that `pointer` is the start of, or lies in.
 pub fn block_info(pointer: u64) -> Result<BlockInfo, Error> {
     refuse_after_fork()?;
-    let (_, device, pool) = owner(pointer)?;
+    let (_, device, pool) = served(pointer)?;
     let info = device.info(pool, Address(pointer))?;
     Ok(BlockInfo {
         address: info.address.0,
@@ -340,13 +389,15 @@ fn each_in_use(
 
 /// The device that serves an address, and the pool of it that is the first to be asked.
 #[inline]
-fn owner(pointer: u64) -> Result<(&'static Process, &'static Device, PoolId), Error> {
-    let address = Address(pointer);
-    let found = OWNERS.get(address).and_then(|(id, pool)| {
-        let process = started_already()?;
-        Some((process, process.device_in_use(id)?, pool))
-    });
-    found.ok_or(Error::ForeignPointer(address))
+fn owner(pointer: u64) -> Option<(&'static Process, &'static Device, PoolId)> {
+    let (id, pool) = OWNERS.get(Address(pointer))?;
+    let process = started_already()?;
+    Some((process, process.device_in_use(id)?, pool))
+}
+
+/// The same; an error if there is none.
+fn served(pointer: u64) -> Result<(&'static Process, &'static Device, PoolId), Error> {
+    owner(pointer).ok_or(Error::ForeignPointer(Address(pointer)))
 }
 
 impl Process {
