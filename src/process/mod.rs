@@ -21,7 +21,7 @@ use crate::device::{Device, Named, Want};
 use crate::error::{Error, Words, sentence};
 use crate::size::GRANULE;
 use crate::stats::cuddy_stats;
-use crate::sync::{is_forked, refuse_after_fork};
+use crate::sync::{is_watched, must_detour, refuse_after_fork};
 use crate::types::{Address, DeviceId, PoolId};
 
 pub use self::configuration::{option, options, rejected_options, set_option};
@@ -101,7 +101,7 @@ pub fn malloc_in(
 /// Nothing in here waits, allocates, calls the driver or can panic.
 #[inline]
 pub fn off_shelf(bytes: u64, device: i32, stream: usize) -> Option<u64> {
-    if is_forked() || self::pools::any_pushed() || watch::is_on() {
+    if must_detour() || self::pools::any_pushed() {
         return None;
     }
     let device = started_already()?.device_in_use(DeviceId(u32::try_from(device).ok()?))?;
@@ -113,9 +113,7 @@ pub fn off_shelf(bytes: u64, device: i32, stream: usize) -> Option<u64> {
 /// Nothing in here waits, allocates, calls the driver or can panic.
 #[inline]
 pub fn to_shelf(pointer: u64) -> bool {
-    !is_forked()
-        && !watch::is_on()
-        && owner(pointer).is_some_and(|(_, device, _)| device.to_shelf(Address(pointer)))
+    !must_detour() && owner(pointer).is_some_and(|(_, device, _)| device.to_shelf(Address(pointer)))
 }
 
 /// What [`malloc_in`] does when there is nothing on the shelf, or somebody watches.
@@ -130,7 +128,7 @@ pub fn malloc_missed(
 ) -> Result<u64, Error> {
     match serve(pool, bytes, alignment, device, stream, wait_ms) {
         Ok(address) => {
-            if watch::is_on() {
+            if is_watched() {
                 watch::handed_out(address);
             }
             Ok(address)
@@ -176,7 +174,7 @@ pub fn free(pointer: u64) -> Result<(), Error> {
 /// What [`free`] does with what cannot be put on the shelf, or where somebody watches.
 #[inline(never)]
 pub fn free_missed(pointer: u64) -> Result<(), Error> {
-    if pointer != 0 && watch::is_on() {
+    if pointer != 0 && is_watched() {
         return watch::around(pointer, || give(pointer));
     }
     give(pointer)

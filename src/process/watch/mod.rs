@@ -9,7 +9,6 @@ mod text;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::start::started_already;
@@ -19,7 +18,7 @@ use crate::journal::{Entry, Journal, Kind};
 use crate::mutants::mutant;
 use crate::observers::{self, Event};
 use crate::scopes::{Known, OUTSIDE, Scopes};
-use crate::sync::{Lock, refuse_after_fork, thread_number};
+use crate::sync::{Lock, is_watched, refuse_after_fork, set_watched, thread_number};
 
 /// Rank of the lock around what is watched: nothing else is locked under it.
 const RANK: u8 = 21;
@@ -27,9 +26,6 @@ const RANK: u8 = 21;
 const DEEPEST: usize = 63;
 /// The most entries of history.
 const MOST_EVENTS: usize = 1 << 28;
-
-/// Whether anything is watched: all that an allocation pays while nothing is.
-static ON: AtomicBool = AtomicBool::new(false);
 
 struct Watched {
     scopes: Option<Scopes>,
@@ -58,12 +54,6 @@ thread_local! {
     static INSIDE: [Cell<(u32, u64)>; DEEPEST] =
         const { [const { Cell::new((OUTSIDE, 0)) }; DEEPEST] };
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Whether anything is watched.
-#[inline]
-pub(super) fn is_on() -> bool {
-    ON.load(Ordering::Relaxed)
 }
 
 /// The scope that this thread is in, and which run of it.
@@ -97,7 +87,7 @@ fn entry(kind: Kind) -> Entry {
 #[cold]
 #[inline(never)]
 pub(super) fn failed(error: Error, bytes: u64, device: i32, stream: usize) -> Error {
-    if is_on() && matches!(error, Error::OutOfMemory(_)) {
+    if is_watched() && matches!(error, Error::OutOfMemory(_)) {
         let (requested, stream) = (bytes, stream as u64);
         let process = started_already();
         let id = process.and_then(|process| process.id(device).ok());
@@ -181,7 +171,7 @@ fn left(address: u64, given: bool) {
 /// A way of giving a block back, watched if anything is.
 #[inline(never)]
 pub(super) fn around(address: u64, give: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
-    let watched = is_on();
+    let watched = is_watched();
     if watched {
         leaving(address);
     }
@@ -215,7 +205,7 @@ pub fn scope_begin(name: &str) -> Result<(), Error> {
     let begun = WATCHED.lock().scopes.get_or_insert_default().begin(innermost().0, name)?;
     INSIDE.with(|inside| inside[depth].set(begun));
     DEPTH.set(depth + 1);
-    ON.store(true, Ordering::Relaxed);
+    set_watched(true);
     Ok(())
 }
 
@@ -278,10 +268,10 @@ pub fn record_history(events: usize) -> Result<(), Error> {
         let kinds = observers::GROWTH | observers::RELEASE;
         let observer = observers::add(kinds, reserved_changed, 0, 0)?;
         WATCHED.lock().observer = observer;
-        ON.store(true, Ordering::Relaxed);
+        set_watched(true);
     } else if WATCHED.lock().scopes.as_ref().is_none_or(|scopes| scopes.each().count() < 2) {
         // No scope was ever begun: back to no cost. What was known of blocks is forgotten.
-        ON.store(false, Ordering::Relaxed);
+        set_watched(false);
         WATCHED.lock().scopes = None;
     }
     Ok(())
