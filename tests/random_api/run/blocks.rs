@@ -236,8 +236,9 @@ impl Run {
             (0, Some(home)) if self.world.is_usable(home) => home,
             _ => self.stream_by(op.b / 4),
         };
+        let write = op.c % 2 == 0 && !self.is_fixed_input(&self.live[&at]);
         let block = self.live.get_mut(&at).expect("picked");
-        if op.c % 2 == 0 {
+        if write {
             block.before_write().iter().for_each(|&before| self.world.order(before, user));
             self.patterns += 1;
             block.seed = self.patterns << 20;
@@ -251,7 +252,7 @@ impl Run {
             self.world.compare(user, at, block.bytes, block.seed, what);
             block.readers.push(user);
         }
-        self.say(|| format!("use of {at:#x} on {user}, write {}", op.c % 2 == 0));
+        self.say(|| format!("use of {at:#x} on {user}, write {write}"));
         match op.c / 2 % 3 {
             0 => self.name(at, user),
             1 => self.order_home(at, user),

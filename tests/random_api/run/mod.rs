@@ -233,6 +233,9 @@ impl Run {
     }
 
     fn synchronize(&mut self, op: &Op) {
+        if self.is_captured_by_driver() {
+            return;
+        }
         match op.a % 3 {
             0 => self.world.machine.synchronize_all(),
             _ => self.world.synchronize(self.stream_by(op.b)),
@@ -281,7 +284,7 @@ impl Run {
     /// Calls that change nothing but peaks and totals.
     fn look(&mut self, op: &Op) {
         match op.a % 8 {
-            0 => self.world.look(),
+            0 if !self.is_captured_by_driver() => self.world.look(),
             1 => drop(api::summary(op.b as usize % 5000 + 1).expect("it tells")),
             2 => {
                 let (free, total) = api::mem_get_info().expect("it tells");
@@ -300,7 +303,8 @@ impl Run {
                 assert_eq!((now.malloc_count, now.free_count, now.out_of_memory_count), (0, 0, 0));
                 self.counts = Counts::default();
             }
-            _ => self.world.synchronize(0),
+            _ if !self.is_captured_by_driver() => self.world.synchronize(0),
+            _ => {}
         }
     }
 }

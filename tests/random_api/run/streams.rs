@@ -68,7 +68,7 @@ impl Run {
         let thread = 1 + op.a as usize % (threads - 1);
         let own = self.world.streams.iter().rposition(|stream| stream.thread == Some(thread));
         let own = own.expect("every thread has a default stream");
-        if self.world.streams[own].captured {
+        if self.world.streams[own].captured || self.is_captured_by_driver() {
             return;
         }
         self.say(|| format!("thread {thread} ends, with stream {own}"));
