@@ -367,6 +367,15 @@ impl Run {
         }
     }
 
+    /// Whether a plain free of the block is right as it stands.
+    pub(super) fn may_be_freed(&self, at: u64) -> bool {
+        let block = &self.live[&at];
+        let captured = block.home.is_some_and(|home| self.world.streams[home].captured);
+        let named = block.to_name().iter().all(|user| block.recorded.contains(user));
+        let plain = block.home.is_none() || named;
+        plain && !captured && block.writer.is_some() && !self.is_a_graphs(block)
+    }
+
     /// Whether launches may still use the block.
     fn is_a_graphs(&self, block: &Block) -> bool {
         block.graph.iter().chain(&block.input_of).any(|&graph| !self.graphs[graph].gone)

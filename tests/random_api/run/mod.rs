@@ -7,6 +7,7 @@
 mod blocks;
 mod check;
 mod graphs;
+mod observer;
 mod pools;
 mod streams;
 
@@ -108,6 +109,9 @@ impl Run {
             patterns: 0,
             say,
         };
+        if run.setting.observes {
+            run.observe();
+        }
         for blocking in [false, false, true] {
             run.create_stream(blocking, true);
         }
@@ -182,6 +186,9 @@ impl Run {
             sim.fault(function, first, 0, code, false).expect("a function");
         }
         let before = sim.faults_fired();
+        if self.setting.observes {
+            self.offer();
+        }
         let outcome = self.world.hosts.on(thread, call);
         self.struck = 0;
         if armed.is_some() {
@@ -192,6 +199,9 @@ impl Run {
                 self.armed = None;
             }
             self.tally.add("fault that struck", self.struck);
+        }
+        if self.setting.observes {
+            self.take_offer_back();
         }
         outcome
     }
