@@ -707,9 +707,11 @@ cuddy_status cuddy_graph_destroy(cuddy_graph graph, cuddy_stream stream);
 // freed:  where to write how many bytes were given back; may be NULL.
 //
 // Errors: CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER,
-// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
+// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN. CUDDY_ERROR_DRIVER says that
+// the driver failed to take something back, after all the rest has gone; the next call tries it again.
 // Thread-safe. Other threads go on allocating from what stays.
-cuddy_status cuddy_empty_cache(int device, size_t *freed);
+cuddy_status cuddy_empty_cache(int device,
+                               size_t *freed);
 
 // Gives free pages and segments back to the driver until at most so many bytes are reserved.
 //

@@ -16,7 +16,8 @@ use crate::process;
 /// freed:  where to write how many bytes were given back; may be NULL.
 ///
 /// Errors: CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER,
-/// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
+/// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN. CUDDY_ERROR_DRIVER says that
+/// the driver failed to take something back, after all the rest has gone; the next call tries it again.
 /// Thread-safe. Other threads go on allocating from what stays.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuddy_empty_cache(device: c_int, freed: *mut usize) -> cuddy_status {

@@ -14,7 +14,8 @@
 use std::sync::atomic::Ordering;
 
 use super::books::Books;
-use super::pools::{PoolName, PoolTerms};
+use super::pool::PoolTerms;
+use super::pools::PoolName;
 use super::{Device, Named};
 use crate::driver::{Context, StreamHandle};
 use crate::error::{Error, sentence};

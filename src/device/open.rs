@@ -108,7 +108,12 @@ impl Device {
             shows_free_memory: true,
             calls: AtomicU64::new(0),
             captures: AtomicU32::new(0),
-            growth: Lock::new(Growing { pages: Pages::new(page), stuck: Vec::new(), waiting: 0 }),
+            growth: Lock::new(Growing {
+                pages: Pages::new(page),
+                stuck: Default::default(),
+                graves: Default::default(),
+                waiting: 0,
+            }),
             returned: Condvar::new(),
             recording: Lock::new(()),
             books: Lock::new(books),

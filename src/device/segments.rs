@@ -109,10 +109,8 @@ impl Work<'_> {
         let device = self.device;
         if let Err(error) = freed {
             device.books.lock().stats.quarantined += run.bytes;
-            let stuck = &mut self.growing().stuck;
-            if stuck.try_reserve(1).is_ok() {
-                stuck.push(claimed);
-            }
+            self.growing().stuck.add_segment(claimed);
+            self.note_failure(error);
             return Err(error.into());
         }
         let mut books = device.books.lock();
@@ -126,7 +124,7 @@ impl Work<'_> {
     /// take back are gone after all.
     fn recover_stuck(&mut self, start: Address, bytes: u64) -> Result<(), Error> {
         let device = self.device;
-        let stuck = &mut self.growing().stuck;
+        let stuck = &mut self.growing().stuck.segments;
         let overlaps = |Claimed { run, .. }: &Claimed| {
             run.address.0 < start.0.saturating_add(bytes) && start.0 < run.address.0 + run.bytes
         };

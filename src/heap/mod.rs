@@ -101,8 +101,17 @@ impl Heap {
         if !page_bytes.is_power_of_two() || !(GRANULE..=LARGEST_REQUEST).contains(&page_bytes) {
             return Err(invalid("page_bytes", page_bytes, "a power of two from 512 to 2^62"));
         }
-        Ok(Self {
-            page: page_bytes,
+        Ok(Self::empty(page_bytes))
+    }
+
+    /// Forgets everything: as new. Never needs memory.
+    pub fn clear(&mut self) {
+        *self = Self::empty(self.page);
+    }
+
+    fn empty(page: u64) -> Self {
+        Self {
+            page,
             slab: Slab::new(),
             table: Table::new(),
             shares: Shares::default(),
@@ -111,7 +120,7 @@ impl Heap {
             figures: Figures::default(),
             ration: Ration::default(),
             unchecked: 0,
-        })
+        }
     }
 
     /// The page size, in bytes.
