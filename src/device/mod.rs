@@ -28,6 +28,7 @@ mod pages;
 mod pool;
 mod pools;
 mod private;
+mod proofs;
 mod reclaim;
 mod segments;
 mod share;

@@ -9,6 +9,7 @@
 mod configuration;
 mod facts;
 mod graphs;
+mod host;
 mod observers;
 mod pools;
 mod start;
@@ -26,6 +27,11 @@ use crate::types::{Address, DeviceId, PoolId};
 pub use self::configuration::{option, options, rejected_options, set_option};
 pub use self::facts::{DeviceFacts, device_count, device_facts, driver_calls, driver_version};
 pub use self::graphs::{graph_begin, graph_destroy, graph_end};
+pub use self::host::{
+    HOST_MAPPED, HOST_PORTABLE, HOST_STREAMS_RECORDED, HOST_WRITE_COMBINED, host_empty_cache,
+    host_free, host_malloc, host_record_stream, host_reset_accumulated_stats,
+    host_reset_peak_stats, host_stats,
+};
 pub use self::observers::{
     EVENT_GROWTH, EVENT_OUT_OF_MEMORY, EVENT_RELEASE, HOST_MEMORY, unobserve,
 };
