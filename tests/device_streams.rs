@@ -496,3 +496,26 @@ fn streams_of_another_device_are_refused() {
         }
     });
 }
+
+/// As a worker thread of PyTorch's is: its first call that needs a context is Cuddy's.
+#[test]
+fn a_thread_without_a_context_names_a_created_stream() {
+    for conf in ["streams:trusted", "streams:checked"] {
+        isolated(
+            "a_thread_without_a_context_names_a_created_stream",
+            &[("CUDDY_CONF", conf)],
+            |machine| {
+                machine.use_device(0);
+                let stream = machine.stream();
+                let block = std::thread::spawn(move || {
+                    let block = process::malloc(MIB, 512, 0, stream).expect("memory");
+                    process::free(block).expect("it is live");
+                    block
+                });
+                let block = block.join().expect("the thread ends well");
+                machine.fill(stream, block, 1, MIB);
+                assert_eq!(process::malloc(MIB, 512, 0, stream), Ok(block));
+            },
+        );
+    }
+}

@@ -32,8 +32,9 @@ impl Miss<'_> {
             books.pools.figures()
         };
         let limbo = figures.active - figures.allocated;
-        let nothing = stamps.is_empty() && !mutant("ladder-waits-for-nothing");
-        if nothing || !self.is_possible(limbo + figures.free) {
+        // What is left in limbo waits for graphs.
+        let nobody = stamps.is_empty() && !mutant("ladder-waits-for-nothing");
+        if limbo == 0 || nobody || !self.is_possible(limbo + figures.free) {
             return Ok(false);
         }
         self.drop_plan()?;

@@ -11,6 +11,7 @@
 
 mod books;
 mod capture;
+mod decay;
 mod fence;
 mod fences;
 mod front;
@@ -25,6 +26,7 @@ mod oom;
 mod open;
 mod order;
 mod pages;
+mod pin;
 mod pool;
 mod pools;
 mod private;

@@ -97,7 +97,12 @@ pub(super) fn serve(
         until: Until::after(wait_ms),
     };
     let found = miss.refuse_unknown_capture().and_then(|()| miss.descend());
-    miss.end(found)
+    let served = miss.end(found);
+    if served.is_ok() {
+        // The request is served. What cannot go back now does so later.
+        let _ = device.decay();
+    }
+    served
 }
 
 impl Miss<'_> {
@@ -242,8 +247,11 @@ impl Miss<'_> {
             return false;
         }
         let device = self.work.device;
-        let stats = device.books.lock().stats;
-        let peak = stats.active_peak.max(stats.active + self.request.bytes);
+        let (stats, peak) = {
+            let books = device.books.lock();
+            (books.stats, books.active_peak())
+        };
+        let peak = peak.max(stats.active + self.request.bytes);
         let allowed = peak as f64 * (1.0 + device.options.share_growth);
         (stats.reserved + self.request.bytes) as f64 <= allowed
     }

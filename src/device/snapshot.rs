@@ -19,6 +19,7 @@ impl Device {
     pub(crate) fn stats(&self) -> cuddy_stats {
         let books = self.all_books();
         let mut stats = books.stats;
+        stats.active_peak = books.active_peak();
         stats.cached = stats.reserved - stats.active;
         stats.largest_free = books.pools.largest_free();
         stats.driver_call_count += self.calls.load(Ordering::Relaxed);
@@ -27,7 +28,7 @@ impl Device {
 
     /// Every peak becomes what is now.
     pub(crate) fn reset_peaks(&self) {
-        self.all_books().stats.reset_peaks();
+        self.all_books().reset_peaks();
     }
 
     /// Totals and counts of events start at zero.

@@ -21,6 +21,8 @@ use crate::types::{Stamp, StreamSlot};
 
 /// How often a fence that may still come is looked for before the context is waited for instead.
 const LOOKS: u32 = 4;
+/// How often fences that are recorded are asked in a row before the first pause.
+const SPINS: u32 = 2000;
 /// The shortest and the longest pause between two looks.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 
@@ -228,6 +230,7 @@ impl Device {
             if !self.are_fenced(stamps) {
                 self.fence_over(home, stamps)?;
             }
+            self.want_fences(stamps);
             true
         };
         let (mut pause, mut looks) = (PAUSES[0], 0);
@@ -242,7 +245,12 @@ impl Device {
             if !fenced && looks >= LOOKS && until == Until::Over {
                 break;
             }
-            rest(&mut pause);
+            // Most waits are short: only a longer one sleeps between two looks.
+            if fenced && looks < SPINS {
+                std::thread::yield_now()
+            } else {
+                rest(&mut pause)
+            }
             looks += 1;
         }
         // While a graph is captured nothing may be done to a whole context.
@@ -260,6 +268,20 @@ impl Device {
         }
         begun.into_iter().for_each(|stamp| self.pass(stamp));
         Ok(true)
+    }
+
+    /// Records one fence over a context for those of the stamps that have none, if there is any.
+    pub(super) fn fence_if_unfenced(&self, home: Home, stamps: &[Stamp]) -> Result<(), Error> {
+        match self.driver.has_context_events() && !self.are_fenced(stamps) {
+            true => self.fence_over(home, stamps),
+            false => Ok(()),
+        }
+    }
+
+    /// Asks the next calls that pass these streams for fences of their own.
+    fn want_fences(&self, stamps: &[Stamp]) {
+        let mut books = self.books.lock();
+        stamps.iter().for_each(|stamp| books.streams.want_fence(stamp.stream));
     }
 
     /// Whether each of the stamps has a fence by now, or has passed.

@@ -43,6 +43,7 @@ mod check;
 mod growth;
 mod harvest;
 mod look;
+mod pins;
 mod segments;
 mod shares;
 mod slab;
@@ -86,6 +87,7 @@ pub struct Heap {
     gaps: u32,
     /// Ranges and segments, in address order.
     segments: Vec<Segment>,
+    pins: Vec<pins::Pin>,
     figures: Figures,
     ration: Ration,
     /// Steps since the last whole check, in debug builds.
@@ -117,6 +119,7 @@ impl Heap {
             shares: Shares::default(),
             gaps: NIL,
             segments: Vec::new(),
+            pins: Vec::new(),
             figures: Figures::default(),
             ration: Ration::default(),
             unchecked: 0,

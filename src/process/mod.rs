@@ -203,6 +203,32 @@ pub fn trim(device: i32, keep: u64) -> Result<u64, Error> {
     Ok(given)
 }
 
+/// Lets time pass for an idle program: gives back what has decayed on a device, or on each of
+/// [`ALL_DEVICES`]. Waits for nobody. How many bytes were given back.
+pub fn tick(device: i32) -> Result<u64, Error> {
+    let mut given = 0;
+    each_in_use(device, |device| {
+        given += device.tick()?;
+        Ok(())
+    })?;
+    Ok(given)
+}
+
+/// Keeps the pages under `bytes` bytes from `pointer` on where they are, until [`unpin`]; 0 bytes is
+/// the rest of the block.
+pub fn pin(pointer: u64, bytes: u64) -> Result<(), Error> {
+    refuse_after_fork()?;
+    let (_, device, pool) = owner(pointer)?;
+    device.pin(pool, Address(pointer), bytes)
+}
+
+/// Ends one [`pin`] of the same range.
+pub fn unpin(pointer: u64, bytes: u64) -> Result<(), Error> {
+    refuse_after_fork()?;
+    let (_, device, pool) = owner(pointer)?;
+    device.unpin(pool, Address(pointer), bytes)
+}
+
 /// Sets the most that may be reserved on a device, or on each of [`ALL_DEVICES`] that there are; 0
 /// and `u64::MAX` are no limit. What is cached above it is given back; an error says that this failed
 /// on a device, the limits are set all the same.

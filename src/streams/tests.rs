@@ -1,3 +1,4 @@
+#![forbid(unsafe_code)]
 //! Streams, as sequences of what may happen to them.
 
 use super::*;

@@ -1,0 +1,131 @@
+"""What goes wrong, as exceptions."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from . import _abi
+
+
+class Status(enum.IntEnum):
+    """What a call of Cuddy's library returns; cuddy.h says what each means."""
+
+    OK = 0
+    INVALID_ARGUMENT = 1
+    OUT_OF_MEMORY = 2
+    NO_DRIVER = 3
+    INVALID_DEVICE = 4
+    INVALID_STREAM = 5
+    FOREIGN_POINTER = 6
+    INTERIOR_POINTER = 7
+    DOUBLE_FREE = 8
+    WRONG_DEVICE = 9
+    DRIVER = 10
+    DEVICE_RESET = 11
+    FORKED = 12
+    SHUTDOWN = 13
+    NOT_SUPPORTED = 14
+    HOST_OUT_OF_MEMORY = 15
+    INVALID_OPTION = 16
+    INTERNAL = 17
+    INVALID_POOL = 18
+    INVALID_GRAPH = 19
+
+
+class Error(RuntimeError):
+    """A call of Cuddy that failed. Its text says what happened, with the figures.
+
+    status: which failure it was (a Status; a plain int if the library is newer than this package).
+    """
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status: int = Status(status) if status in Status._value2member_map_ else status
+
+    def __reduce__(self) -> tuple[type[Error], tuple[object, ...]]:
+        return type(self), (str(self), self.status)
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """Where a device's memory was right after a request failed. All figures are bytes, unless a name
+    ends in `_count`.
+
+    device:          the device's number.
+    requested:       what was asked for.
+    allocated:       in live blocks.
+    active:          in live blocks, and in freed ones that a stream may still use.
+    reserved:        held from the driver.
+    cached:          of those, free for reuse.
+    limit:           the most that may be reserved; None without a limit.
+    largest_free:    the largest block that the cache could serve.
+    live_block_count: live blocks.
+    device_free:     free on the device, by the driver.
+    device_total:    what the device has.
+    used_elsewhere:  on the device, but not Cuddy's: contexts, libraries, other processes.
+    """
+
+    device: int
+    requested: int
+    allocated: int
+    active: int
+    reserved: int
+    cached: int
+    limit: int | None
+    largest_free: int
+    live_block_count: int
+    device_free: int
+    device_total: int
+    used_elsewhere: int
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """No memory: everything reusable was tried first. Its text explains where memory went and what to
+    do; `explanation` has the same figures as data (None if they could not be had)."""
+
+    def __init__(
+        self, message: str, status: int = Status.OUT_OF_MEMORY, explanation: Explanation | None = None
+    ) -> None:
+        super().__init__(message, status)
+        self.explanation = explanation
+
+    def __reduce__(self) -> tuple[type[Error], tuple[object, ...]]:
+        return type(self), (str(self), self.status, self.explanation)
+
+
+def check(status: int) -> None:
+    """Raises what a status stands for."""
+    if status:
+        raise Error(_abi.last_error(), status)
+
+
+def out_of_memory(requested: int, device: int) -> OutOfMemoryError:
+    """The error for a request that failed just now on this thread."""
+    message = _abi.last_error()
+    return OutOfMemoryError(message, Status.OUT_OF_MEMORY, _explanation(requested, device))
+
+
+def _explanation(requested: int, device: int) -> Explanation | None:
+    try:
+        device = _abi.current_device() if device < 0 else device
+        status, stats = _abi.stats(_abi.lib.cuddy_memory_stats, device)
+        if status:
+            return None
+        free, total = _abi.driver_memory(device)
+    except (OSError, RuntimeError):
+        return None
+    return Explanation(
+        device=device,
+        requested=requested,
+        allocated=stats["allocated"],
+        active=stats["active"],
+        reserved=stats["reserved"],
+        cached=stats["cached"],
+        limit=None if stats["limit"] == _abi.NO_LIMIT else stats["limit"],
+        largest_free=stats["largest_free"],
+        live_block_count=stats["live_block_count"],
+        device_free=free,
+        device_total=total,
+        used_elsewhere=max(total - free - stats["reserved"], 0),
+    )

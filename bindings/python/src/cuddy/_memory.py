@@ -1,0 +1,133 @@
+"""Where memory is, and giving it back: the names of torch.cuda's memory API, with their meaning.
+
+A device is its number, an object of torch, cuda.core, CuPy or Numba, or None: the one of the calling
+thread's current CUDA context, or device 0. Asking creates no context.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from . import _abi
+from ._errors import check
+from ._streams import DeviceLike, number_of
+
+
+def memory_allocated(device: DeviceLike = None) -> int:
+    """Bytes of live blocks, after rounding to 512."""
+    return int(_abi.lib.cuddy_memory_allocated(number_of(device)))
+
+
+def max_memory_allocated(device: DeviceLike = None) -> int:
+    """The most bytes of live blocks since the start, or since reset_peak_memory_stats()."""
+    return int(_abi.lib.cuddy_max_memory_allocated(number_of(device)))
+
+
+def memory_reserved(device: DeviceLike = None) -> int:
+    """Physical bytes held from the driver: live blocks, blocks that a stream may still use, and cache."""
+    return int(_abi.lib.cuddy_memory_reserved(number_of(device)))
+
+
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    """The most physical bytes held since the start, or since reset_peak_memory_stats()."""
+    return int(_abi.lib.cuddy_max_memory_reserved(number_of(device)))
+
+
+def memory_stats(device: DeviceLike = None) -> dict[str, int]:
+    """The counters of a device, all of one moment, by the names of cuddy_stats in cuddy.h: bytes, unless
+    a name ends in `_count`. A device that Cuddy has not used has zeros."""
+    status, stats = _abi.stats(_abi.lib.cuddy_memory_stats, number_of(device))
+    check(status)
+    return stats
+
+
+def memory_summary(device: DeviceLike = None) -> str:
+    """A table of the counters, for people."""
+    status, text = _abi.text(_abi.lib.cuddy_memory_summary, number_of(device))
+    check(status)
+    return text
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    """Starts every peak anew, from the value of now."""
+    check(_abi.lib.cuddy_reset_peak_memory_stats(number_of(device)))
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
+    """Starts every total, and every count of events, anew from 0."""
+    check(_abi.lib.cuddy_reset_accumulated_memory_stats(number_of(device)))
+
+
+def empty_cache(device: DeviceLike | Literal["all"] = "all") -> int:
+    """Gives every free byte back to the driver, after a wait for the work that still uses it.
+
+    device: as ever, or "all": every device in use. Returns how many bytes were given back.
+    """
+    number = _abi.ALL_DEVICES if device == "all" else number_of(device)
+    status, freed = _abi.one_size(_abi.lib.cuddy_empty_cache, number)
+    check(status)
+    return freed
+
+
+def trim(keep_bytes: int, device: DeviceLike | Literal["all"] = "all") -> int:
+    """Gives free memory back to the driver until at most so many bytes are reserved (on each device).
+    Returns how many bytes were given back."""
+    number = _abi.ALL_DEVICES if device == "all" else number_of(device)
+    status, freed = _abi.one_size(_abi.lib.cuddy_trim, number, _size(keep_bytes))
+    check(status)
+    return freed
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    """Bytes that an allocation could still get, and bytes that the device has. Unlike the driver's own
+    figure, free memory that Cuddy keeps for reuse counts as free, and a limit counts too. This one asks
+    the driver, and makes the device's primary context if there is none."""
+    status, sizes = _abi.two_sizes(_abi.lib.cuddy_mem_get_info, number_of(device))
+    check(status)
+    return sizes
+
+
+def set_memory_limit(nbytes: int | None, device: DeviceLike = None) -> None:
+    """Sets the most bytes that may be reserved on a device; None for no limit."""
+    check(_abi.lib.cuddy_set_memory_limit(number_of(device), 0 if nbytes is None else _size(nbytes)))
+
+
+def memory_limit(device: DeviceLike = None) -> int | None:
+    """The most bytes that may be reserved on a device; None without a limit."""
+    status, limit = _abi.one_size(_abi.lib.cuddy_memory_limit, number_of(device))
+    check(status)
+    return None if limit == _abi.NO_LIMIT else limit
+
+
+def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
+    """Sets the most that may be reserved on a device, as a share of its memory: above 0, at most 1."""
+    check(_abi.lib.cuddy_set_memory_fraction(number_of(device), float(fraction)))
+
+
+def set_option(key: str, value: str) -> None:
+    """Sets one option, as an entry of CUDDY_CONF would. It takes effect for devices that are not in use
+    yet; limits for all. Raises Error, which says what is accepted."""
+    check(_abi.lib.cuddy_set_option(key.encode(), value.encode()))
+
+
+def get_option(key: str) -> str:
+    """The value of one option, as set_option() takes it."""
+    status, text = _abi.text(_abi.lib.cuddy_get_option, key.encode())
+    check(status)
+    return text
+
+
+def options() -> dict[str, dict[str, str]]:
+    """Every option: its value, its source (default, CUDDY_CONF or program), the values that it accepts,
+    and its meaning."""
+    status, text = _abi.text(_abi.lib.cuddy_list_options)
+    check(status)
+    names = ("value", "source", "accepts", "meaning")
+    rows = (line.split("\t") for line in text.splitlines())
+    return {row[0]: dict(zip(names, row[1:], strict=True)) for row in rows}
+
+
+def _size(nbytes: int) -> int:
+    if not 0 <= nbytes < 1 << 64:
+        raise ValueError(f"{nbytes} is no number of bytes")
+    return nbytes
