@@ -88,10 +88,24 @@ typedef struct CUstream_st *cuddy_stream;
 // from this one's free memory.
 #define CUDDY_POOL_USE_ON_OOM 1
 
-// A kind of event: nothing that could serve a request was found, after all else was tried. When all
-// callbacks have returned, the search begins again; they are called again as long as it fails and
-// live memory has become less, or a limit was raised. Not told in a captured stream, where a call of
-// the driver's may break the capture.
+// A flag of host memory: page-locked to all contexts, as CU_MEMHOSTALLOC_PORTABLE.
+#define CUDDY_HOST_PORTABLE 1
+
+// A flag of host memory: mapped into device addresses, as CU_MEMHOSTALLOC_DEVICEMAP.
+#define CUDDY_HOST_MAPPED 2
+
+// A flag of host memory: write-combined, slow to read on the host; as
+// CU_MEMHOSTALLOC_WRITECOMBINED.
+#define CUDDY_HOST_WRITE_COMBINED 4
+
+// A flag of host memory: the program records every stream that uses the block, so that one of
+// which none was recorded is free at once.
+#define CUDDY_HOST_STREAMS_RECORDED 256
+
+// A kind of event: nothing that could serve a request was found, after all else was tried. When
+// all callbacks have returned, the search begins again; they are called again as long as it fails
+// and live memory has become less, or a limit was raised. Not told in a captured stream, where a
+// call of the driver's may break the capture.
 #define CUDDY_EVENT_OUT_OF_MEMORY 1
 
 // A kind of event: more memory is reserved than when this was told last.
@@ -313,12 +327,74 @@ typedef struct cuddy_stats {
   uint64_t rung_harvest_count;
   // Misses that got to rung 7: the host waited for the last users of memory.
   uint64_t rung_host_wait_count;
-  // Times that rung 8 was reached: out-of-memory callbacks were called, and the search began again.
+  // Times that rung 8 was reached: out-of-memory callbacks were called, and the search began
+  // again.
   uint64_t rung_callback_count;
 } cuddy_stats;
 
 // A graph's name, as Cuddy knows it.
 typedef uint64_t cuddy_graph;
+
+// Counters of page-locked host memory. All are 64 bits; bytes unless the name ends in `_count`.
+//
+// Set `struct_size` as for cuddy_stats. "peak" and "total" as there. At every moment
+// requested <= allocated <= active <= reserved <= reserved_peak.
+typedef struct cuddy_host_stats {
+  // In: sizeof(cuddy_host_stats) in the caller's header. Out: the bytes that were filled.
+  uint64_t struct_size;
+  // Bytes that callers asked for, in live blocks.
+  uint64_t requested;
+  // Its peak.
+  uint64_t requested_peak;
+  // Its total.
+  uint64_t requested_total;
+  // Bytes of live blocks, after rounding to 512.
+  uint64_t allocated;
+  // Its peak.
+  uint64_t allocated_peak;
+  // Its total.
+  uint64_t allocated_total;
+  // Allocated, plus bytes of freed blocks that some stream may still be using.
+  uint64_t active;
+  // Its peak.
+  uint64_t active_peak;
+  // Bytes that are page-locked: got from the driver, and not given back.
+  uint64_t reserved;
+  // Its peak.
+  uint64_t reserved_peak;
+  // Bytes got from the driver over time.
+  uint64_t reserved_total;
+  // Bytes kept by the cache: reserved - active - quarantined.
+  uint64_t cached;
+  // Bytes that the driver failed to take back. Part of reserved, never used again.
+  uint64_t quarantined;
+  // Live blocks.
+  uint64_t live_block_count;
+  // Its peak.
+  uint64_t live_block_peak_count;
+  // Freed blocks that wait for a stream.
+  uint64_t limbo_block_count;
+  // Driver allocations held.
+  uint64_t segment_count;
+  // Allocations served.
+  uint64_t malloc_count;
+  // Blocks freed.
+  uint64_t free_count;
+  // Allocations served from the cache.
+  uint64_t hit_count;
+  // Allocations that needed more memory from the driver.
+  uint64_t miss_count;
+  // Driver allocations given back.
+  uint64_t release_count;
+  // Times that the host waited for a stream, to make memory reusable.
+  uint64_t wait_count;
+  // Allocations that failed at first and succeeded after memory was given back or waited for.
+  uint64_t retry_count;
+  // Allocations that failed for want of memory.
+  uint64_t out_of_memory_count;
+  // Times that out-of-memory callbacks were called.
+  uint64_t callback_count;
+} cuddy_host_stats;
 
 // An observer; 0 is none.
 typedef uint64_t cuddy_observer;
@@ -331,8 +407,8 @@ typedef struct cuddy_event {
   uint32_t kind;
   // The device's number, or CUDDY_HOST_MEMORY.
   int32_t device;
-  // Out of memory: bytes asked for. Else: by how many bytes more or fewer are reserved now. Threads
-  // that grow at once may share one event; the sum is exact.
+  // Out of memory: bytes asked for. Else: by how many bytes more or fewer are reserved now.
+  // Threads that grow at once may share one event; the sum is exact.
   uint64_t bytes;
   // Bytes of live blocks, at that moment.
   uint64_t allocated;
@@ -511,7 +587,8 @@ cuddy_status cuddy_block_info(const void *ptr, struct cuddy_block *info);
 // Thread-safe. Calls the driver once.
 cuddy_status cuddy_stream_open(int device, cuddy_stream stream);
 
-// Ends that promise: call it before the stream is destroyed.
+// Ends that promise: call it right before the stream is destroyed. Work that the stream was given
+// before counts; it must be given no more.
 //
 // Blocks of the stream stay valid, and its free memory stays usable by others.
 //
@@ -707,6 +784,8 @@ cuddy_status cuddy_graph_destroy(cuddy_graph graph, cuddy_stream stream);
 //
 // Errors: CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER,
 // CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
+// CUDDY_ERROR_DRIVER says that the driver failed to take something back; all the rest has gone, and
+// the next call tries it again.
 // Thread-safe. Other threads go on allocating from what stays.
 cuddy_status cuddy_empty_cache(int device, size_t *freed);
 
@@ -718,6 +797,43 @@ cuddy_status cuddy_empty_cache(int device, size_t *freed);
 //
 // Errors, threads and waiting: as cuddy_empty_cache().
 cuddy_status cuddy_trim(int device, size_t keep_bytes, size_t *freed);
+
+// Lets time pass for an idle program: gives back what has decayed (options decay_ms, decay_waste),
+// what destroyed pools left, and tries again what the driver failed to take back. Waits for nobody.
+// A busy program need not call this: requests that miss the cache let memory decay too.
+//
+// device: a device's number, CUDDY_CURRENT_DEVICE or CUDDY_ALL_DEVICES.
+// freed:  where to write how many bytes were given back; may be NULL.
+//
+// Errors: as cuddy_empty_cache().
+// Thread-safe.
+cuddy_status cuddy_tick(int device, size_t *freed);
+
+// Keeps memory where it is: its pages are neither given back nor mapped elsewhere before
+// cuddy_unpin(). For memory that is registered with a network card or a collective library, or that
+// another process knows. Blocks in it may be freed; it then serves other requests, in its place.
+//
+// pointer: a live block, or an address in one.
+// bytes:   how much, neighbouring blocks included; 0 for the rest of the block.
+//
+// Pins of one range are counted; ranges may overlap.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (not all of the range is memory in use or cached),
+// CUDDY_ERROR_FOREIGN_POINTER, CUDDY_ERROR_DOUBLE_FREE (the block is free),
+// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
+// No driver call is made.
+// Thread-safe.
+cuddy_status cuddy_pin(void *pointer, size_t bytes);
+
+// Ends one cuddy_pin() of the same range. The block may have been freed meanwhile.
+//
+// pointer: as it was pinned.
+// bytes:   as it was pinned; 0 for the smallest pin that begins there.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (this range is not pinned), CUDDY_ERROR_FOREIGN_POINTER,
+// CUDDY_ERROR_FORKED.
+// Thread-safe.
+cuddy_status cuddy_unpin(void *pointer, size_t bytes);
 
 // -------------------------------------------------------------------------------------------------
 // Limits
@@ -874,16 +990,106 @@ cuddy_status cuddy_get_option(const char *key, char *buffer, size_t size, size_t
 cuddy_status cuddy_list_options(char *buffer, size_t size, size_t *needed);
 
 // -------------------------------------------------------------------------------------------------
+// Host memory
+// -------------------------------------------------------------------------------------------------
+//
+// Page-locked memory of the host, which devices copy from and to without the program waiting.
+// Getting it from the driver costs milliseconds; here it is kept and handed out again. A freed
+// block is used again only when the work that uses it is known to be over, never behind a wait of
+// a stream: the host would not be held back by that. So say which streams use a block
+// (cuddy_host_record_stream()): after its free they are waited for, and nobody else. Of a block
+// for which no stream was recorded, all work of its device's primary context is waited for, as
+// cudaFreeHost() does; a program that records every stream says so with
+// CUDDY_HOST_STREAMS_RECORDED, and gets unused blocks back at once.
+//
+// Blocks are cut from driver allocations: those up to 256 KiB from shared ones of 2 MiB, others
+// from any that is less than 16 times as large. No request is rounded by more than 2 MiB. Before
+// the driver is asked for more, whole allocations that are free go back, until no more is
+// page-locked than was ever in use at once and an eighth of it (or 2 MiB) more. The memory is of
+// the primary context of the device that was current when it was got; all devices can use it where
+// addresses are unified. It is placed by the calling thread's memory policy when it is got; reuse
+// does not look where it lies. A reset of that device takes it away; that is noticed by the next
+// call which needs the driver.
+
+// Allocates page-locked host memory.
+//
+// ptr:   where to write the address, a multiple of 512.
+// bytes: how many are wanted; rounded up to a multiple of 512. 0 gives success and NULL.
+// flags: CUDDY_HOST_PORTABLE, CUDDY_HOST_MAPPED, CUDDY_HOST_WRITE_COMBINED and
+//        CUDDY_HOST_STREAMS_RECORDED, or-ed; 0 for none. Memory is reused for the same flags only.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (ptr is NULL, unknown flags), CUDDY_ERROR_OUT_OF_MEMORY
+// (all that is cached went back, and freed blocks were waited for, before), CUDDY_ERROR_NO_DRIVER,
+// CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+// Thread-safe. Calls the driver only when no free block fits; waits for streams only when the
+// driver has no memory, or cannot record what a freed block waits for (before CUDA 12.5).
+cuddy_status cuddy_host_malloc(void **ptr, size_t bytes, uint32_t flags);
+
+// Gives a block of host memory back. It is used again when the work that its streams had been
+// given by now is over.
+//
+// ptr: what cuddy_host_malloc() gave; NULL does nothing.
+//
+// Errors: CUDDY_ERROR_DOUBLE_FREE, CUDDY_ERROR_INTERIOR_POINTER, CUDDY_ERROR_FOREIGN_POINTER,
+// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED; with the option caching off CUDDY_ERROR_DRIVER,
+// after which the block is free all the same.
+// Thread-safe; any thread may free. Never waits, unless caching is off. Calls the driver for one
+// free in 16, or in 1 MiB, to mark the end of the streams' work.
+cuddy_status cuddy_host_free(void *ptr);
+
+// Says that a stream uses a block of host memory: after its free it is not used again before the
+// work that the stream had been given by then is over.
+//
+// ptr:    the start of a live block; NULL does nothing.
+// stream: the stream, of any device; CUDDY_STREAM_ANY is all work of the primary context of the
+//         block's device. It must be valid during the call. A captured stream's use lasts until
+//         its graph is destroyed.
+//
+// Errors: CUDDY_ERROR_DOUBLE_FREE, CUDDY_ERROR_INTERIOR_POINTER, CUDDY_ERROR_FOREIGN_POINTER,
+// CUDDY_ERROR_INVALID_STREAM, CUDDY_ERROR_INVALID_GRAPH (the stream is captured, and no
+// cuddy_graph_begin() said so), CUDDY_ERROR_DRIVER, CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED,
+// CUDDY_ERROR_SHUTDOWN, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+// Thread-safe. Calls the driver to tell which stream a handle is.
+cuddy_status cuddy_host_record_stream(void *ptr, cuddy_stream stream);
+
+// Gives all host memory that is free back to the driver. Waits for the work that still uses it.
+//
+// freed: where to write how many bytes were given back; may be NULL.
+//
+// Errors: CUDDY_ERROR_DRIVER, CUDDY_ERROR_FORKED, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+// Thread-safe. While a graph is captured nothing is given back.
+cuddy_status cuddy_host_empty_cache(size_t *freed);
+
+// Copies the counters of host memory, all of one moment.
+//
+// stats: where to write; its struct_size must be set.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (stats is NULL or its struct_size is none),
+// CUDDY_ERROR_FORKED. Thread-safe. Never calls the driver.
+cuddy_status cuddy_host_memory_stats(struct cuddy_host_stats *stats);
+
+// Starts every peak of host memory anew, from the value of now.
+//
+// Errors: CUDDY_ERROR_FORKED. Thread-safe.
+cuddy_status cuddy_host_reset_peak_memory_stats(void);
+
+// Starts every total of host memory, and every count of events, anew from 0.
+//
+// Errors, threads: as cuddy_host_reset_peak_memory_stats().
+cuddy_status cuddy_host_reset_accumulated_memory_stats(void);
+
+// -------------------------------------------------------------------------------------------------
 // Observers
 // -------------------------------------------------------------------------------------------------
 //
 // A program can be called when a request finds no memory, so that it frees something, and when
-// memory is got from the driver or given back to it. A callback runs on the thread whose call it is
-// about, within that call and with no lock of Cuddy's held: it may call any function of Cuddy's,
-// and wait for other threads. What it does itself is told to nobody while it does it: callbacks do not
-// nest, and a request that finds no memory inside one fails. It must return: an exception that leaves
-// it ends the process, and longjmp() out of it leaves it running for ever, so that nobody could wait
-// for its removal. Where nobody observes, and for all that the cache serves, observers cost nothing.
+// memory is got from the driver or given back to it. A callback runs on the thread whose call it
+// is about, within that call and with no lock of Cuddy's held: it may call any function of
+// Cuddy's, and wait for other threads. What it does itself is told to nobody while it does it:
+// callbacks do not nest, and a request that finds no memory inside one fails. It must return: an
+// exception that leaves it ends the process, and longjmp() out of it leaves it running for ever,
+// so that nobody could wait for its removal. Where nobody observes, and for all that the cache
+// serves, observers cost nothing.
 
 // Asks to be called when certain things happen.
 //
@@ -1013,6 +1219,9 @@ cuddy_status cuddy_malloc_ex_ptsz(void **ptr, const struct cuddy_request *reques
 // cuddy_record_stream(), where stream 0 is CUDDY_STREAM_PER_THREAD.
 cuddy_status cuddy_record_stream_ptsz(void *ptr, cuddy_stream stream);
 
+// cuddy_host_record_stream(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+cuddy_status cuddy_host_record_stream_ptsz(void *ptr, cuddy_stream stream);
+
 // cuddy_free_on(), where stream 0 is CUDDY_STREAM_PER_THREAD.
 cuddy_status cuddy_free_on_ptsz(void *ptr, cuddy_stream stream);
 
@@ -1046,6 +1255,7 @@ cuddy_status cuddy_stream_retire_ptsz(int device, cuddy_stream stream);
 #define cuddy_graph_begin cuddy_graph_begin_ptsz
 #define cuddy_graph_destroy cuddy_graph_destroy_ptsz
 #define cuddy_record_stream cuddy_record_stream_ptsz
+#define cuddy_host_record_stream cuddy_host_record_stream_ptsz
 #define cuddy_stream_open cuddy_stream_open_ptsz
 #define cuddy_stream_retire cuddy_stream_retire_ptsz
 #endif

@@ -8,6 +8,7 @@ pub mod error;
 mod graphs;
 pub(crate) mod hash;
 pub mod heap;
+pub(crate) mod host;
 pub(crate) mod journal;
 pub(crate) mod limbo;
 pub(crate) mod mutants;

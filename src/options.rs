@@ -195,7 +195,7 @@ mod tests {
     fn every_key_can_be_set_and_comes_back_as_text_that_sets_it_again() {
         let text = "backing:segments, memory_limit : 1.5GiB,memory_fraction:0.25,caching:off,\
                     streams:trusted,address_range:256MiB,segment_small:1MiB,segment_large:40MiB,\
-                    share:passed,share_growth:0.5,wait_ms:250";
+                    share:passed,share_growth:0.5,wait_ms:250,decay_ms:40,decay_waste:10";
         let first = configured(text);
         assert_eq!(first.rejected(), []);
         let expected = Options {
@@ -210,6 +210,8 @@ mod tests {
             share: Sharing::Passed,
             share_growth: 0.5,
             wait_ms: 250,
+            decay_ms: 40,
+            decay_waste: 10,
         };
         assert_eq!(*first.options(), expected);
         let again: Vec<_> = first.list().map(|o| format!("{}:{}", o.row.name, o.value)).collect();

@@ -94,7 +94,8 @@ pub struct cuddy_stats {
     pub rung_harvest_count: u64,
     /// Misses that got to rung 7: the host waited for the last users of memory.
     pub rung_host_wait_count: u64,
-    /// Times that rung 8 was reached: out-of-memory callbacks were called, and the search began again.
+    /// Times that rung 8 was reached: out-of-memory callbacks were called, and the search began
+    /// again.
     pub rung_callback_count: u64,
 }
 
@@ -237,6 +238,145 @@ impl cuddy_stats {
         self.rung_harvest_count = 0;
         self.rung_host_wait_count = 0;
         self.rung_callback_count = 0;
+    }
+}
+
+/// Counters of page-locked host memory. All are 64 bits; bytes unless the name ends in `_count`.
+///
+/// Set `struct_size` as for cuddy_stats. "peak" and "total" as there. At every moment
+/// requested <= allocated <= active <= reserved <= reserved_peak.
+#[allow(non_camel_case_types)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct cuddy_host_stats {
+    /// In: sizeof(cuddy_host_stats) in the caller's header. Out: the bytes that were filled.
+    pub struct_size: u64,
+    /// Bytes that callers asked for, in live blocks.
+    pub requested: u64,
+    /// Its peak.
+    pub requested_peak: u64,
+    /// Its total.
+    pub requested_total: u64,
+    /// Bytes of live blocks, after rounding to 512.
+    pub allocated: u64,
+    /// Its peak.
+    pub allocated_peak: u64,
+    /// Its total.
+    pub allocated_total: u64,
+    /// Allocated, plus bytes of freed blocks that some stream may still be using.
+    pub active: u64,
+    /// Its peak.
+    pub active_peak: u64,
+    /// Bytes that are page-locked: got from the driver, and not given back.
+    pub reserved: u64,
+    /// Its peak.
+    pub reserved_peak: u64,
+    /// Bytes got from the driver over time.
+    pub reserved_total: u64,
+    /// Bytes kept by the cache: reserved - active - quarantined.
+    pub cached: u64,
+    /// Bytes that the driver failed to take back. Part of reserved, never used again.
+    pub quarantined: u64,
+    /// Live blocks.
+    pub live_block_count: u64,
+    /// Its peak.
+    pub live_block_peak_count: u64,
+    /// Freed blocks that wait for a stream.
+    pub limbo_block_count: u64,
+    /// Driver allocations held.
+    pub segment_count: u64,
+    /// Allocations served.
+    pub malloc_count: u64,
+    /// Blocks freed.
+    pub free_count: u64,
+    /// Allocations served from the cache.
+    pub hit_count: u64,
+    /// Allocations that needed more memory from the driver.
+    pub miss_count: u64,
+    /// Driver allocations given back.
+    pub release_count: u64,
+    /// Times that the host waited for a stream, to make memory reusable.
+    pub wait_count: u64,
+    /// Allocations that failed at first and succeeded after memory was given back or waited for.
+    pub retry_count: u64,
+    /// Allocations that failed for want of memory.
+    pub out_of_memory_count: u64,
+    /// Times that out-of-memory callbacks were called.
+    pub callback_count: u64,
+}
+
+impl cuddy_host_stats {
+    /// A request of `requested` bytes got a block of `bytes`.
+    pub(crate) fn served(&mut self, bytes: u64, requested: u64) {
+        self.requested += requested;
+        self.requested_total += requested;
+        self.requested_peak = self.requested_peak.max(self.requested);
+        self.allocated += bytes;
+        self.allocated_total += bytes;
+        self.allocated_peak = self.allocated_peak.max(self.allocated);
+        self.active += bytes;
+        self.active_peak = self.active_peak.max(self.active);
+        self.live_block_count += 1;
+        self.live_block_peak_count = self.live_block_peak_count.max(self.live_block_count);
+        self.malloc_count += 1;
+    }
+
+    /// A block was freed, but streams may still be using it: it stays active.
+    pub(crate) fn freed_to_limbo(&mut self, bytes: u64, requested: u64) {
+        self.requested -= requested;
+        self.allocated -= bytes;
+        self.live_block_count -= 1;
+        self.free_count += 1;
+        self.limbo_block_count += 1;
+    }
+
+    /// A block left limbo.
+    pub(crate) fn settled(&mut self, bytes: u64) {
+        self.active -= bytes;
+        self.limbo_block_count -= 1;
+    }
+
+    /// The driver gave memory.
+    pub(crate) fn grew(&mut self, bytes: u64) {
+        self.reserved += bytes;
+        self.reserved_total += bytes;
+        self.reserved_peak = self.reserved_peak.max(self.reserved);
+        self.segment_count += 1;
+    }
+
+    /// The driver took memory back.
+    pub(crate) fn shrank(&mut self, bytes: u64) {
+        self.reserved -= bytes;
+        self.segment_count -= 1;
+        self.release_count += 1;
+    }
+
+    /// Every peak becomes what is now.
+    pub(crate) fn reset_peaks(&mut self) {
+        self.requested_peak = self.requested;
+        self.allocated_peak = self.allocated;
+        self.active_peak = self.active;
+        self.reserved_peak = self.reserved;
+        self.live_block_peak_count = self.live_block_count;
+    }
+
+    /// Every total, and every count of events, starts at zero again.
+    pub(crate) fn reset_accumulated(&mut self) {
+        *self = Self {
+            requested_total: 0,
+            allocated_total: 0,
+            reserved_total: 0,
+            malloc_count: 0,
+            free_count: 0,
+            hit_count: 0,
+            miss_count: 0,
+            release_count: 0,
+            wait_count: 0,
+            retry_count: 0,
+            out_of_memory_count: 0,
+            callback_count: 0,
+            ..*self
+        };
     }
 }
 

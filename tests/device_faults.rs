@@ -178,6 +178,8 @@ fn sweep_sharing(test: &str, segments: bool, function: &str, code: i32, after: b
         ("SIMCUDA_VMM", if segments { "0" } else { "1" }),
         ("SIMCUDA_SCHEDULE", if test.starts_with("lazy") { "lazy" } else { "eager" }),
         ("CUDDY_CONF", &configuration),
+        // Where events can be recorded over a context, nobody waits for all of it.
+        ("SIMCUDA_DRIVER", if function == "cuCtxSynchronize" { "12040" } else { "13000" }),
     ];
     isolated(test, &environment, |machine| {
         let limit = process::memory_limit(0).expect("a device");
@@ -185,8 +187,9 @@ fn sweep_sharing(test: &str, segments: bool, function: &str, code: i32, after: b
         replay.run();
         assert_eq!(replay.errors, 0);
         replay.check(true);
-        // Calls that fail after their effect, and givings back that fail, lose what they name.
-        let exactly = !after && !["cuMemUnmap", "cuMemRelease", "cuMemFree"].contains(&function);
+        // What could not be given back is tried again, but for segments: their addresses may be
+        // somebody else's by now.
+        let exactly = function != "cuMemFree";
         let mut k = 1;
         loop {
             process::set_memory_limit(0, limit + stats(0).quarantined).expect("a device");
@@ -286,7 +289,7 @@ fn many_faults_at_random() {
                 replay.errors = 0;
                 replay.run();
                 errors += replay.errors;
-                replay.check(false);
+                replay.check(true);
             }
             assert!(errors > 40, "only {errors} calls failed");
         });
@@ -485,9 +488,8 @@ fn a_page_that_cannot_be_put_back_is_quarantined() {
         machine.sim.fault("cuMemUnmap", 1, 0, UNKNOWN, false).expect("a function");
         let error = malloc(5 * PAGE, 0).expect_err("it cannot be mapped");
         assert!(error.to_string().contains("cuMemSetAccess returned 999"), "{error}");
-        // One page is lost, and what was free beside it.
-        let lost = stats(0).quarantined;
-        assert!((PAGE..2 * PAGE).contains(&lost), "{lost}");
+        // One page is stuck; what was free beside it is free again.
+        assert_eq!((stats(0).quarantined, stats(0).largest_free), (PAGE, PAGE - 512));
         machine.sim.clear_faults();
         for round in 1..20 {
             let block = malloc(round * PAGE, 0).expect("elsewhere");
@@ -496,9 +498,94 @@ fn a_page_that_cannot_be_put_back_is_quarantined() {
         process::free(live).expect("live");
         process::empty_cache(0).expect("the driver works");
         let now = stats(0);
-        assert_eq!((now.quarantined, now.allocated), (lost, 0));
-        assert!(now.reserved <= 2 * PAGE && now.reserved >= lost, "{now:?}");
-        assert_eq!(machine.holdings().1 * PAGE, now.reserved);
+        assert_eq!((now.quarantined, now.allocated, now.reserved), (0, 0, 0));
+        assert_eq!(machine.holdings(), (0, 0, 0));
+    });
+}
+
+/// One rule: whatever fails to go back is an error, the rest goes back all the same, and the next call
+/// tries it again.
+#[test]
+fn what_the_driver_does_not_take_back_is_said_and_tried_again() {
+    let test = "what_the_driver_does_not_take_back_is_said_and_tried_again";
+    isolated(test, &[("SIMCUDA_MEMORY", "1GiB")], |machine| {
+        for function in ["cuMemUnmap", "cuMemRelease"] {
+            for (k, after) in [(1, false), (2, true), (3, false)] {
+                let block = malloc(4 * PAGE, 0).expect("fits");
+                process::free(block).expect("live");
+                machine.sim.fault(function, k, 0, UNKNOWN, after).expect("a function");
+                let error = process::empty_cache(0).expect_err("a page is stuck").to_string();
+                assert!(error.contains(function), "{error}");
+                let now = stats(0);
+                assert_eq!((now.reserved, now.quarantined, now.unmapped), (PAGE, PAGE, 0));
+                machine.sim.clear_faults();
+                assert_eq!(process::empty_cache(0), Ok(PAGE), "{function} {k} {after}");
+                assert_eq!((stats(0).reserved, stats(0).quarantined), (0, 0));
+                assert_eq!(machine.holdings(), (0, 0, 0));
+            }
+        }
+        // It stays stuck: it is said each time, and lost never.
+        let block = malloc(4 * PAGE, 0).expect("fits");
+        process::free(block).expect("live");
+        for _ in 0..3 {
+            machine.sim.fault("cuMemUnmap", 1, 0, UNKNOWN, false).expect("a function");
+            process::trim(0, 0).expect_err("a page is stuck");
+            assert_eq!(stats(0).quarantined, PAGE);
+        }
+        assert_eq!(process::empty_cache(0), Ok(PAGE));
+        assert_eq!(machine.holdings(), (0, 0, 0));
+    });
+}
+
+#[test]
+fn a_miss_that_would_fail_without_it_tries_what_is_stuck_again() {
+    let test = "a_miss_that_would_fail_without_it_tries_what_is_stuck_again";
+    let environment = [("CUDDY_CONF", "memory_limit:16MiB")];
+    isolated(test, &environment, |machine| {
+        let block = malloc(8 * PAGE, 0).expect("all of it");
+        process::free(block).expect("live");
+        machine.sim.fault("cuMemUnmap", 1, 0, UNKNOWN, false).expect("a function");
+        process::empty_cache(0).expect_err("a page is stuck");
+        machine.sim.clear_faults();
+        let again = malloc(8 * PAGE, 0).expect("all of it once more");
+        assert_eq!((stats(0).quarantined, stats(0).reserved), (0, 8 * PAGE));
+        process::free(again).expect("live");
+    });
+}
+
+#[test]
+fn addresses_of_a_pool_that_the_driver_does_not_take_back_are_tried_again() {
+    let test = "addresses_of_a_pool_that_the_driver_does_not_take_back_are_tried_again";
+    isolated(test, &[("SIMCUDA_MEMORY", "1GiB")], |machine| {
+        let options = process::PoolOptions { device: 0, limit: 0, use_on_oom: false };
+        let pool = process::pool_create(options).expect("room for a pool");
+        let block = process::malloc_in(pool, PAGE, 0, 0, 0, None).expect("fits");
+        assert_eq!(machine.sim.objects("reservations"), 2);
+        process::free(block).expect("live");
+        machine.sim.fault("cuMemAddressFree", 1, 0, UNKNOWN, false).expect("a function");
+        process::pool_destroy(pool).expect("it is idle");
+        assert_eq!(machine.sim.objects("reservations"), 2, "they are stuck");
+        process::empty_cache(0).expect("the driver works");
+        assert_eq!(machine.sim.objects("reservations"), 1);
+    });
+}
+
+#[test]
+fn resets_pile_up_no_addresses() {
+    isolated("resets_pile_up_no_addresses", &[("SIMCUDA_MEMORY", "1GiB")], |machine| {
+        machine.use_device(0);
+        let mut lost = Vec::new();
+        for _ in 0..20 {
+            lost.push(malloc(3 * PAGE, 0).expect("a new context"));
+            machine.reset_device(0);
+        }
+        let last = malloc(PAGE, 0).expect("a new context");
+        assert_eq!(machine.sim.objects("reservations"), 17, "the present one and those before it");
+        assert_eq!(machine.holdings().0, 1);
+        for block in lost.into_iter().rev().take(16) {
+            assert_eq!(process::free(block), Err(Error::DeviceReset(0)));
+        }
+        process::free(last).expect("live");
     });
 }
 

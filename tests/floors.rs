@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// The floors, lowest first. The ground has steps in it: errors name addresses, locks give errors.
-const FLOORS: [&[&str]; 7] = [
+const FLOORS: [&[&str]; 8] = [
     &["environment", "hash", "mutants", "size", "types"],
     &["error"],
     &["sync"],
@@ -24,6 +24,7 @@ const FLOORS: [&[&str]; 7] = [
         "streams",
     ],
     &["device"],
+    &["host"],
     &["process"],
     &["abi"],
 ];

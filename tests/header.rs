@@ -198,7 +198,7 @@ fn c_and_rust_see_the_same_structs() {
     use cuddy::abi::memory::{cuddy_block, cuddy_request};
     use cuddy::abi::observers::cuddy_event;
     use cuddy::abi::pools::cuddy_pool_options;
-    use cuddy::stats::cuddy_stats;
+    use cuddy::stats::{cuddy_host_stats, cuddy_stats};
     let lines = interface(&Header::read(&text()));
     let mut checked = 0;
     macro_rules! same {
@@ -223,6 +223,11 @@ fn c_and_rust_see_the_same_structs() {
         out_of_memory_count limbo_block_count driver_call_count crossing_count stream_wait_count
         rung_own_count rung_passed_count rung_growth_count rung_stream_wait_count rung_fresh_count
         rung_harvest_count rung_host_wait_count rung_callback_count);
+    same!(cuddy_host_stats: struct_size requested requested_peak requested_total allocated
+        allocated_peak allocated_total active active_peak reserved reserved_peak reserved_total cached
+        quarantined live_block_count live_block_peak_count limbo_block_count segment_count malloc_count
+        free_count hit_count miss_count release_count wait_count retry_count out_of_memory_count
+        callback_count);
     same!(cuddy_event: struct_size kind device bytes allocated reserved limit stream);
     let fields: usize = Header::read(&text()).structs.values().map(Vec::len).sum();
     assert_eq!(checked, fields, "a struct or a field is missing from the list above");

@@ -74,8 +74,23 @@ fn stats() {
 }
 
 #[test]
+fn host() {
+    check("host.c");
+}
+
+#[test]
 fn observers() {
     check("observers.c");
+}
+
+/// What the header says of exceptions: no undefined behaviour, but the end.
+#[test]
+fn an_exception_out_of_a_callback_ends_the_process() {
+    let folder = Folder::with_libraries();
+    let binary = compile(&folder, Path::new("tests/c/throws.cpp"), Language::Cpp17);
+    let ended = common::run(&mut in_sandbox(&folder, &binary));
+    assert_eq!(ended.code, None, "{ended:#?}");
+    assert!(ended.err.contains("foreign exception"), "{ended:#?}");
 }
 
 #[test]

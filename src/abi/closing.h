@@ -6,6 +6,7 @@
 #define cuddy_graph_begin cuddy_graph_begin_ptsz
 #define cuddy_graph_destroy cuddy_graph_destroy_ptsz
 #define cuddy_record_stream cuddy_record_stream_ptsz
+#define cuddy_host_record_stream cuddy_host_record_stream_ptsz
 #define cuddy_stream_open cuddy_stream_open_ptsz
 #define cuddy_stream_retire cuddy_stream_retire_ptsz
 #endif

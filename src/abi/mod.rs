@@ -31,6 +31,8 @@ pub mod statistics;
 
 pub mod options;
 
+pub mod host;
+
 pub mod observers;
 
 pub mod watching;

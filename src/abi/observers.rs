@@ -1,12 +1,13 @@
 //! Observers.
 //!
 //! A program can be called when a request finds no memory, so that it frees something, and when
-//! memory is got from the driver or given back to it. A callback runs on the thread whose call it is
-//! about, within that call and with no lock of Cuddy's held: it may call any function of Cuddy's,
-//! and wait for other threads. What it does itself is told to nobody while it does it: callbacks do not
-//! nest, and a request that finds no memory inside one fails. It must return: an exception that leaves
-//! it ends the process, and longjmp() out of it leaves it running for ever, so that nobody could wait
-//! for its removal. Where nobody observes, and for all that the cache serves, observers cost nothing.
+//! memory is got from the driver or given back to it. A callback runs on the thread whose call it
+//! is about, within that call and with no lock of Cuddy's held: it may call any function of
+//! Cuddy's, and wait for other threads. What it does itself is told to nobody while it does it:
+//! callbacks do not nest, and a request that finds no memory inside one fails. It must return: an
+//! exception that leaves it ends the process, and longjmp() out of it leaves it running for ever,
+//! so that nobody could wait for its removal. Where nobody observes, and for all that the cache
+//! serves, observers cost nothing.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,10 +17,10 @@ use super::guard::guarded;
 use crate::error::cuddy_status;
 use crate::process;
 
-/// A kind of event: nothing that could serve a request was found, after all else was tried. When all
-/// callbacks have returned, the search begins again; they are called again as long as it fails and
-/// live memory has become less, or a limit was raised. Not told in a captured stream, where a call of
-/// the driver's may break the capture.
+/// A kind of event: nothing that could serve a request was found, after all else was tried. When
+/// all callbacks have returned, the search begins again; they are called again as long as it fails
+/// and live memory has become less, or a limit was raised. Not told in a captured stream, where a
+/// call of the driver's may break the capture.
 pub const CUDDY_EVENT_OUT_OF_MEMORY: u32 = 1;
 
 /// A kind of event: more memory is reserved than when this was told last.
@@ -46,8 +47,8 @@ pub struct cuddy_event {
     pub kind: u32,
     /// The device's number, or CUDDY_HOST_MEMORY.
     pub device: i32,
-    /// Out of memory: bytes asked for. Else: by how many bytes more or fewer are reserved now. Threads
-    /// that grow at once may share one event; the sum is exact.
+    /// Out of memory: bytes asked for. Else: by how many bytes more or fewer are reserved now.
+    /// Threads that grow at once may share one event; the sum is exact.
     pub bytes: u64,
     /// Bytes of live blocks, at that moment.
     pub allocated: u64,

@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_void};
 
 use super::convert::cuddy_stream;
 use super::graphs;
+use super::host;
 use super::memory::{self, cuddy_request};
 use super::streams;
 use crate::error::cuddy_status;
@@ -43,6 +44,15 @@ pub unsafe extern "C" fn cuddy_malloc_ex_ptsz(
 #[unsafe(no_mangle)]
 pub extern "C" fn cuddy_record_stream_ptsz(ptr: *mut c_void, stream: cuddy_stream) -> cuddy_status {
     memory::cuddy_record_stream(ptr, named(stream))
+}
+
+/// cuddy_host_record_stream(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_host_record_stream_ptsz(
+    ptr: *mut c_void,
+    stream: cuddy_stream,
+) -> cuddy_status {
+    host::cuddy_host_record_stream(ptr, named(stream))
 }
 
 /// cuddy_free_on(), where stream 0 is CUDDY_STREAM_PER_THREAD.

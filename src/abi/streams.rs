@@ -25,7 +25,8 @@ pub extern "C" fn cuddy_stream_open(device: c_int, stream: cuddy_stream) -> cudd
     guarded(|| process::stream_open(device, stream as usize))
 }
 
-/// Ends that promise: call it before the stream is destroyed.
+/// Ends that promise: call it right before the stream is destroyed. Work that the stream was given
+/// before counts; it must be given no more.
 ///
 /// Blocks of the stream stay valid, and its free memory stays usable by others.
 ///

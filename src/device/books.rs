@@ -8,6 +8,7 @@
 
 use std::collections::HashSet;
 
+use super::decay::Decay;
 use super::fence::Fence;
 use super::pools::{PoolName, Pools};
 use crate::error::Error;
@@ -39,6 +40,8 @@ pub(super) struct Books {
     pub helpers: Vec<StreamSlot>,
     /// Blocks have been handed out that are anybody's.
     pub any_in_use: bool,
+    /// Where the device stands in its window of decay.
+    pub decay: Decay,
     /// Threads that have a tally of this device.
     pub tallies: u32,
     /// What was reserved when observers were told last.

@@ -14,7 +14,8 @@
 use std::sync::atomic::Ordering;
 
 use super::books::Books;
-use super::pools::{PoolName, PoolTerms};
+use super::pool::PoolTerms;
+use super::pools::PoolName;
 use super::{Device, Named};
 use crate::driver::{Context, StreamHandle};
 use crate::error::{Error, sentence};
@@ -135,8 +136,8 @@ impl Device {
         if let Some(stamp) = last {
             self.books.lock().streams.unpin(stamp.stream);
         }
-        self.settle_launched()?;
-        // What cannot go back now does so later.
+        // The graph is gone. What cannot be asked, or go back, now does so later.
+        let _ = self.settle_launched();
         let _ = self.reap();
         Ok(())
     }
@@ -207,15 +208,20 @@ impl Device {
         if !self.may_capture() || mutant("capture-free-at-once") {
             return Ok(());
         }
-        let (slot, handle) = {
+        let (slot, stream, handle) = {
             let books = self.books.lock();
             let Some(block) = books.pools[pool].heap.find(address) else { return Ok(()) };
+            // Of an earlier capture: the same stream may be captured anew.
             let slot = block.stream;
-            (slot, books.streams.recordable(slot, thread_number(), None))
+            let members = &books.pools[pool].captured;
+            let earlier = members.iter().find(|member| member.captured == slot);
+            let earlier = earlier.filter(|_| !mutant("capture-forgets-earlier-blocks"));
+            let stream = earlier.map_or(slot, |member| member.stream);
+            (slot, stream, books.streams.recordable(stream, thread_number(), None))
         };
-        let known = self.books.lock().graphs.capturing(slot);
+        let known = self.books.lock().graphs.capturing(stream);
         let captured = match (known, handle) {
-            (None, Some(handle)) if slot != LEGACY => self.joined(handle, slot)?,
+            (None, Some(handle)) if stream != LEGACY => self.joined(handle, stream)?,
             (known, _) => known,
         };
         match captured {

@@ -23,6 +23,7 @@ impl Device {
         };
         let before = self.books.lock().stats.reserved;
         let outcome = work.trim(keep).and_then(|()| Ok(work.reap()?));
+        let outcome = outcome.and_then(|()| Ok(work.outcome()?));
         #[cfg_attr(not(debug_assertions), expect(unused_mut, reason = "only checks change it"))]
         let mut books = self.books.lock();
         #[cfg(debug_assertions)]
@@ -68,7 +69,8 @@ impl Work<'_> {
     fn trim(&mut self, keep: u64) -> Result<(), Stop> {
         let device = self.device;
         let excess = || device.books.lock().stats.reserved.saturating_sub(keep);
-        self.release_kept(excess())?;
+        self.retry_stuck()?;
+        self.release_kept(excess());
         if excess() == 0 {
             return Ok(());
         }
@@ -84,7 +86,7 @@ impl Work<'_> {
         }
         let taken = self.take(runs, Until::Over)?;
         if let Store::Pages(_) = device.store {
-            self.release_kept(taken)?;
+            self.release_kept(taken);
         }
         Ok(())
     }

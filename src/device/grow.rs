@@ -5,7 +5,10 @@
 //! and made accessible by one call a run. If any call fails, everything is put back: pages unmapped,
 //! their handles kept, the claim aborted. What cannot be put back is quarantined.
 
+use super::pools::Claimed;
 use super::reclaim::{Miss, Stop};
+use super::stuck::StuckPage;
+use crate::driver::Memory;
 use crate::error::{DriverError, Error};
 use crate::heap::{Block, Growth, PageRun};
 use crate::mutants::mutant;
@@ -18,6 +21,14 @@ const MANY_PAGES: u64 = 32;
 enum Failure {
     Driver(DriverError),
     PageMissing,
+}
+
+/// How far what was mapped could be unmapped again.
+struct Unmapped {
+    /// Pages that could not be, with their handles.
+    stuck: Vec<(PageRun, Memory)>,
+    /// Bytes of such pages that there was no host memory to note.
+    unknown: u64,
 }
 
 impl Miss<'_> {
@@ -47,8 +58,8 @@ impl Miss<'_> {
         let Some(plan) = self.plan.take() else { return Ok(None) };
         match self.map(&plan, page) {
             Ok(()) => self.commit(plan).map(Some),
-            Err((failure, stuck)) => {
-                self.abort(plan, &stuck)?;
+            Err((failure, unmapped)) => {
+                self.abort(plan, &unmapped, page)?;
                 match failure {
                     Failure::Driver(error) if error.is_out_of_memory() => {
                         self.refused = Some(error);
@@ -104,6 +115,9 @@ impl Miss<'_> {
         while kept < need {
             match self.work.inside.handle_create(page) {
                 Ok(memory) => {
+                    if self.work.growing().stuck.forget_handle(memory) {
+                        device.handle_is_gone(page);
+                    }
                     self.work.growing().pages.keep(memory);
                     let mut books = device.books.lock();
                     books.stats.grew(page);
@@ -123,7 +137,7 @@ impl Miss<'_> {
     }
 
     /// Maps kept handles over the plan's runs. On failure all is undone, but for the pages returned.
-    fn map(&mut self, plan: &Growth, page: u64) -> Result<(), (Failure, Vec<PageRun>)> {
+    fn map(&mut self, plan: &Growth, page: u64) -> Result<(), (Failure, Unmapped)> {
         let mut mapped = 0;
         let mut failure = None;
         'runs: for run in &plan.maps {
@@ -154,9 +168,9 @@ impl Miss<'_> {
         }
     }
 
-    /// Unmaps the first `mapped` pages of a plan. Those that cannot be are quarantined and returned.
-    fn unmap_first(&mut self, plan: &Growth, page: u64, mapped: usize) -> Vec<PageRun> {
-        let mut stuck = Vec::new();
+    /// Unmaps the first `mapped` pages of a plan, as far as the driver does.
+    fn unmap_first(&mut self, plan: &Growth, page: u64, mapped: usize) -> Unmapped {
+        let mut unmapped = Unmapped { stuck: Vec::new(), unknown: 0 };
         let pages = plan.maps.iter().flat_map(|run| pages_of(run, page));
         for address in pages.take(mapped) {
             let undone = self.work.inside.unmap(address, page);
@@ -165,25 +179,48 @@ impl Miss<'_> {
             match undone {
                 Ok(()) => pages.keep(memory),
                 Err(_) => {
-                    stuck.push(PageRun { address: Address(address), bytes: page });
-                    let mut books = self.work.device.books.lock();
-                    books.stats.unmapped -= page;
-                    books.stats.quarantined += page;
-                    books.quarantined_outside += page;
                     self.created = self.created.saturating_sub(page);
+                    let run = PageRun { address: Address(address), bytes: page };
+                    match unmapped.stuck.try_reserve(1) {
+                        Ok(()) => unmapped.stuck.push((run, memory)),
+                        Err(_) => unmapped.unknown += page,
+                    }
                 }
             }
         }
-        stuck
+        unmapped
     }
 
-    /// Puts a claimed place back. With pages stuck in it, it stays claimed for ever, and the free
-    /// memory beside them with it.
-    fn abort(&mut self, plan: Growth, stuck: &[PageRun]) -> Result<(), Stop> {
-        let mut books = self.work.device.books.lock();
-        match stuck {
-            [] => books.pools[self.pool].heap.abort_growth(plan)?,
-            _ => books.stats.quarantined += self.beside,
+    /// Puts a claimed place back. Pages that are stuck in it stay claimed, and are tried again later.
+    fn abort(&mut self, plan: Growth, unmapped: &Unmapped, page: u64) -> Result<(), Stop> {
+        let device = self.work.device;
+        if unmapped.stuck.is_empty() && unmapped.unknown == 0 {
+            device.books.lock().pools[self.pool].heap.abort_growth(plan)?;
+            return Ok(());
+        }
+        if unmapped.unknown == 0 && self.abort_but(&plan, unmapped, page).is_ok() {
+            return Ok(());
+        }
+        // No host memory to tell the pages that are stuck from the rest: all of it stays claimed.
+        let lost = unmapped.stuck.len() as u64 * page + unmapped.unknown;
+        let mut books = device.books.lock();
+        books.stats.unmapped -= lost;
+        books.stats.quarantined += lost + self.beside;
+        books.quarantined_outside += lost;
+        Ok(())
+    }
+
+    /// Puts all of a claimed place back but the pages that are stuck in it.
+    fn abort_but(&mut self, plan: &Growth, unmapped: &Unmapped, page: u64) -> Result<(), Error> {
+        let (device, pool) = (self.work.device, self.pool);
+        let mut runs = Vec::new();
+        runs.try_reserve(unmapped.stuck.len()).map_err(|_| Error::HostOutOfMemory)?;
+        runs.extend(unmapped.stuck.iter().map(|&(run, _)| run));
+        device.books.lock().pools[pool].heap.abort_growth_but(plan, &runs)?;
+        for &(run, memory) in &unmapped.stuck {
+            device.quarantine_mapped(pool, page);
+            let claimed = Claimed { pool, run };
+            self.work.growing().stuck.add_page(StuckPage { claimed, memory });
         }
         Ok(())
     }

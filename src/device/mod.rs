@@ -11,48 +11,59 @@
 
 mod books;
 mod capture;
+mod decay;
 mod fence;
 mod fences;
 mod front;
 mod give_back;
+mod graves;
 mod grow;
 mod human;
+mod last_waits;
+mod names;
 mod observe;
 mod oom;
 mod open;
 mod order;
 mod pages;
+mod pin;
+mod pool;
 mod pools;
 mod private;
+mod proofs;
 mod reclaim;
 mod segments;
 mod share;
 mod snapshot;
+mod stuck;
 mod take_back;
 mod wait;
 mod work;
 
+pub(crate) use self::names::Named;
 pub(crate) use self::snapshot::untouched;
 
 use std::sync::Condvar;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use self::books::Books;
 use self::fence::Spares;
 use self::front::Front;
+use self::graves::Graves;
 use self::pages::Pages;
-use self::pools::Claimed;
-pub(crate) use self::pools::{PoolName, PoolTerms};
-use crate::driver::{Context, Driver, StreamHandle};
-use crate::error::{DriverError, Error, sentence};
+pub(crate) use self::pool::PoolTerms;
+pub(crate) use self::pools::PoolName;
+use self::stuck::Stuck;
+use crate::driver::Driver;
+use crate::error::Error;
 pub(crate) use crate::graphs::GraphName;
 use crate::heap::Request;
 use crate::mutants::mutant;
-use crate::options::{Options, StreamTrust};
+use crate::options::Options;
 use crate::owners::Owners;
 use crate::size;
-use crate::streams::{ANY, EVERYBODY, Home, Key, Kind};
-use crate::sync::{Lock, thread_number};
+use crate::streams::{ANY, EVERYBODY};
+use crate::sync::Lock;
 use crate::types::{Address, DeviceId, PoolId, Stamp, StreamSlot};
 
 /// How often one call starts anew on a device that is reset under it.
@@ -106,35 +117,12 @@ pub(crate) struct Device {
 /// What misses change, one at a time.
 struct Growing {
     pages: Pages,
-    /// Segments that the driver failed to take back; they stay claimed.
-    stuck: Vec<Claimed>,
+    /// What the driver failed to take back.
+    stuck: Stuck,
+    /// Addresses that blocks of before a reset may be known by.
+    graves: Graves,
     /// Misses that wait for the GPU, holding claims.
     waiting: usize,
-}
-
-/// How a caller names a stream.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Named {
-    /// The handle's value: 0 or 1 the legacy default stream, 2 the calling thread's own.
-    pub raw: usize,
-    /// The context that default streams are of; `None` is the device's own.
-    pub context: Option<Home>,
-}
-
-impl Named {
-    /// The handle that stands for no stream in particular.
-    pub(crate) const ANY: usize = usize::MAX;
-
-    fn key(self) -> Key {
-        match (self.raw, self.context) {
-            (Self::ANY, _) => Key::Any,
-            (0 | 1, None) => Key::Legacy,
-            (2, None) => Key::Thread(thread_number()),
-            (0 | 1, Some(home)) => Key::Elsewhere { context: home.id, thread: 0 },
-            (2, Some(home)) => Key::Elsewhere { context: home.id, thread: thread_number() },
-            (handle, _) => Key::Held(handle),
-        }
-    }
 }
 
 /// A request as it came in.
@@ -253,7 +241,7 @@ impl Device {
             self.settle_for(request.bytes)?;
         }
         let mut books = self.all_books();
-        let due = books.streams.is_due(passing.0);
+        let due = books.streams.is_due(passing.0) || books.streams.is_behind(passing.0);
         let mut found = books.take(pool, request)?;
         drop(books);
         if found.is_none() {
@@ -337,172 +325,8 @@ impl Device {
         Ok(Info { address: block.address, bytes, requested, handle, id })
     }
 
-    /// Keeps a stream's handle until it is retired.
-    pub(crate) fn open_stream(&self, stream: Named) -> Result<(), Error> {
-        let Some(handle) = stream.created_or_built_in()? else { return Ok(()) };
-        let id = match self.driver.has_stream_ids() {
-            true => self.stream_id(handle)?,
-            false => 0,
-        };
-        let home = self.home_of(handle)?;
-        let mut books = self.books.lock();
-        self.vacate_idle(&mut books);
-        self.front.end_era();
-        books.streams.hold(handle.0, id, home)?;
-        Ok(())
-    }
-
-    /// Records a held stream's last fence, and never touches its handle again.
-    pub(crate) fn retire_stream(&self, stream: Named) -> Result<(), Error> {
-        let Some(handle) = stream.created_or_built_in()? else { return Ok(()) };
-        let mut books = self.books.lock();
-        let Some(last) = books.streams.retire(handle.0) else {
-            return Err(Error::InvalidStream(sentence!(
-                "stream {:#x} is not open on device {}: open it first, and retire it once",
-                handle.0,
-                self.id.0
-            )));
-        };
-        self.front.end_era();
-        let home = books.streams.home(last.stream);
-        drop(books);
-        let _nobody_records = self.recording.lock();
-        self.record_on(last, handle, home);
-        Ok(())
-    }
-
-    /// The slot of a stream, whether it is known already or not.
-    fn slot(&self, stream: Named) -> Result<StreamSlot, Error> {
-        let slot = self.eager_slot(stream)?;
-        Ok(self.captured(stream, slot)?.map_or(slot, |(_, captured)| captured))
-    }
-
-    /// The slot of a stream's own work, whether the stream is captured or not.
-    fn eager_slot(&self, stream: Named) -> Result<StreamSlot, Error> {
-        let known = self.books.lock().streams.find(stream.key());
-        known.map_or_else(|| self.meet(stream), Ok)
-    }
-
-    /// The slot of a stream that its key does not name yet.
-    fn meet(&self, stream: Named) -> Result<StreamSlot, Error> {
-        let key = stream.key();
-        match key {
-            Key::Thread(_) | Key::Elsewhere { .. } => {
-                let mut books = self.books.lock();
-                // Another thread may have met it meanwhile.
-                if let Some(slot) = books.streams.find(key) {
-                    return Ok(slot);
-                }
-                let (kind, home) = match (key, stream.context) {
-                    (Key::Thread(thread), _) => (Kind::PerThread(thread), books.home),
-                    (_, other) => (Kind::Borrowed, other.unwrap_or(books.home)),
-                };
-                self.vacate_idle(&mut books);
-                return books.streams.add(key, kind, stream.raw, 0, home);
-            }
-            Key::Legacy | Key::Any | Key::Held(_) | Key::Id(_) | Key::Captured { .. } => {}
-        }
-        let handle = StreamHandle(stream.raw);
-        if self.options.streams == StreamTrust::Trusted {
-            self.open_stream(stream)?;
-            return self.eager_slot(stream);
-        }
-        if !self.driver.has_stream_ids() {
-            return Err(Error::InvalidStream(sentence!(
-                "this driver (CUDA {}) cannot tell one stream from another that comes to have the \
-                 same handle: open stream {:#x} with cuddy_stream_open(), or set streams:trusted \
-                 if the program destroys no stream",
-                version_text(self.driver.version()),
-                handle.0
-            )));
-        }
-        let id = self.stream_id(handle)?;
-        if let Some(slot) = self.books.lock().streams.find(Key::Id(id)) {
-            return Ok(slot);
-        }
-        let home = self.home_of(handle)?;
-        let mut books = self.books.lock();
-        match books.streams.find(Key::Id(id)) {
-            Some(slot) => Ok(slot),
-            None => {
-                self.vacate_idle(&mut books);
-                books.streams.add(Key::Id(id), Kind::Borrowed, handle.0, id, home)
-            }
-        }
-    }
-
-    /// The id of a stream that the caller vouches for.
-    fn stream_id(&self, stream: StreamHandle) -> Result<u64, Error> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        match self.driver.stream_id(stream) {
-            // The calling thread may have no context at all.
-            Err(DriverError { code: 201, .. }) => {
-                let own = self.books.lock().home;
-                let inside = self.driver.enter(Context(own.context), self.id, &self.calls)?;
-                inside.driver().stream_id(stream)
-            }
-            answer => answer,
-        }
-        .map_err(|error| bad_stream(stream, error))
-    }
-
-    /// The context of a created stream, which must be one of this device.
-    fn home_of(&self, stream: StreamHandle) -> Result<Home, Error> {
-        let own = self.books.lock().home;
-        let context = match self.driver.stream_context(stream) {
-            // As for the id: the calling thread may have no context at all.
-            Err(DriverError { code: 201, .. }) => {
-                let inside = self.driver.enter(Context(own.context), self.id, &self.calls)?;
-                inside.driver().stream_context(stream)
-            }
-            answer => answer,
-        }
-        .map_err(|error| bad_stream(stream, error))?;
-        if context.0 == own.context {
-            return Ok(own);
-        }
-        let id = self.driver.context_id(context)?.unwrap_or(context.0 as u64);
-        let inside = self.driver.enter(context, self.id, &self.calls)?;
-        let actual = inside.driver().current_device()?;
-        match actual == self.id {
-            true => Ok(Home { context: context.0, id }),
-            false => Err(Error::WrongDevice { named: self.id.0, actual: actual.0 }),
-        }
-    }
-
     /// The device's number.
     pub(crate) fn id(&self) -> DeviceId {
         self.id
     }
-
-    /// What `context`, current on the calling thread, is to this device: `None` is its own.
-    pub(crate) fn home_if_other(&self, context: Context) -> Result<Option<Home>, Error> {
-        let own = self.books.lock().home;
-        if context.0 == own.context {
-            return Ok(None);
-        }
-        let id = self.driver.context_id(context)?.unwrap_or(context.0 as u64);
-        Ok(Some(Home { context: context.0, id }))
-    }
-}
-
-/// The handle of a stream that a program created; `None` for a default stream (0, 1 and 2), which is
-/// always known.
-fn created(stream: Named) -> Option<StreamHandle> {
-    (stream.raw > 2).then_some(StreamHandle(stream.raw))
-}
-
-/// The driver refused a stream handle.
-fn bad_stream(stream: StreamHandle, error: DriverError) -> Error {
-    match error.code {
-        1 | 201 | 400 | 709 => {
-            Error::InvalidStream(sentence!("{:#x} is not a valid stream: {error}", stream.0))
-        }
-        _ => error.into(),
-    }
-}
-
-/// 12040 as 12.4.
-fn version_text(version: i32) -> String {
-    sentence!("{}.{}", version / 1000, version % 1000 / 10)
 }

@@ -11,13 +11,14 @@ use crate::mutants::mutant;
 use crate::observers::{self, Event};
 use crate::types::{Address, PoolId, StreamSlot};
 
-/// Tells of what a turn has changed, after it let go of its locks and its context: it is dropped last.
+/// Tells of what a turn has changed, after it let go of its locks and its context: it is dropped
+/// last.
 pub(super) struct News<'d>(pub &'d Device);
 
 impl Drop for News<'_> {
     fn drop(&mut self) {
         // What a callback does is told when the call that it was made in, or the next one, ends.
-        if observers::is_inside() {
+        if observers::is_inside() || mutant("observer-changes-not-told") {
             return;
         }
         let device = self.0;
@@ -65,8 +66,9 @@ impl Room {
 }
 
 impl Device {
-    /// Serves by the ladder; where it ends without memory, calls the observers of that, with no lock
-    /// held, and begins again from the top. They are called anew while what they do makes room.
+    /// Serves by the ladder; where it ends without memory, calls the observers of that, with no
+    /// lock held, and begins again from the top. They are called anew while what they do makes
+    /// room.
     ///
     /// `None`: the device was reset under us.
     pub(super) fn serve_with_help(
@@ -98,14 +100,14 @@ impl Device {
         }
     }
 
-    /// Whether somebody is there to be called, and could do anything: not in a capture, where a call
-    /// to the driver may break what is captured, nor for what is larger than the device.
+    /// Whether somebody is there to be called, and could do anything: not in a capture, where a
+    /// call to the driver may break what is captured, nor for what is larger than the device.
     fn can_be_helped(&self, request: &Request, slot: StreamSlot) -> bool {
+        let told = mutant("observer-called-in-a-capture");
         let fits = !self.shows_free_memory || request.bytes <= self.total;
-        observers::wants(observers::OUT_OF_MEMORY)
-            && fits
-            && !self.books.lock().streams.is_captured(slot)
-            && !self.books.lock().streams.is_captured(request.stamp.stream)
+        let books = self.books.lock();
+        let captured = [slot, request.stamp.stream].map(|slot| books.streams.is_captured(slot));
+        observers::wants(observers::OUT_OF_MEMORY) && fits && (captured == [false; 2] || told)
     }
 
     fn room_of(&self, pool: PoolId) -> Room {

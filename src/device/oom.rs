@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::human::exact;
-use super::pools::Pool;
+use super::pool::Pool;
 use super::reclaim::Miss;
 use super::{Device, Store};
 use crate::error::{DriverError, Error, Words, sentence};

@@ -95,6 +95,7 @@ impl Device {
             quarantined_outside: 0,
             helpers: Vec::new(),
             any_in_use: false,
+            decay: Default::default(),
             tallies: 0,
             reserved_told: 0,
         };
@@ -108,7 +109,12 @@ impl Device {
             shows_free_memory: true,
             calls: AtomicU64::new(0),
             captures: AtomicU32::new(0),
-            growth: Lock::new(Growing { pages: Pages::new(page), stuck: Vec::new(), waiting: 0 }),
+            growth: Lock::new(Growing {
+                pages: Pages::new(page),
+                stuck: Default::default(),
+                graves: Default::default(),
+                waiting: 0,
+            }),
             returned: Condvar::new(),
             recording: Lock::new(()),
             books: Lock::new(books),

@@ -3,7 +3,8 @@
 //! stream waits for which.
 
 use super::books::Books;
-use super::{Device, Named, created};
+use super::names::created;
+use super::{Device, Named};
 use crate::driver::{Context, StreamHandle};
 use crate::error::{Error, sentence};
 use crate::heap::Block;
@@ -187,7 +188,9 @@ impl Device {
         let mut books = self.books.lock();
         let handle = books.streams.recordable(slot, thread_number(), Some(passing));
         let home = books.streams.home(slot);
-        if let Some(handle) = handle.filter(|_| books.streams.is_due(slot)) {
+        if let Some(handle) =
+            handle.filter(|_| books.streams.is_due(slot) || books.streams.is_behind(slot))
+        {
             let begun = books.streams.begin_fence(slot);
             drop(books);
             self.record_on(begun, StreamHandle(handle), home);

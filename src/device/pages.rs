@@ -55,7 +55,7 @@ impl Pages {
     }
 
     /// Every mapped address with its handle, and every kept handle: for a device that was reset.
-    pub(super) fn drain(&mut self) -> (Vec<(u64, Memory)>, Vec<Memory>) {
-        (self.mapped.drain().collect(), std::mem::take(&mut self.kept))
+    pub(super) fn drain(&mut self) -> (impl Iterator<Item = (u64, Memory)> + use<>, Vec<Memory>) {
+        (std::mem::take(&mut self.mapped).into_iter(), std::mem::take(&mut self.kept))
     }
 }

@@ -5,7 +5,8 @@
 //! goes back to the driver as soon as nobody uses it any more: at once if that can be seen, else at a
 //! later miss or trim of the device. Nobody waits for it.
 
-use super::pools::{PoolName, PoolTerms};
+use super::pool::PoolTerms;
+use super::pools::PoolName;
 use super::reclaim::Stop;
 use super::take_back::total;
 use super::wait::{Until, Wait};
@@ -87,7 +88,8 @@ impl Device {
             Ok(Turn::Reset) | Err(Error::Shutdown) => return Ok(0),
             Err(error) => return Err(error),
         };
-        match work.trim_pool(id, keep) {
+        let given = work.trim_pool(id, keep);
+        match given.and_then(|given| work.outcome().map(|()| given).map_err(Stop::Failed)) {
             Ok(given) => Ok(given),
             Err(Stop::Reset | Stop::Failed(Error::Shutdown)) => Ok(0),
             Err(Stop::Failed(error)) => Err(error),
@@ -131,7 +133,7 @@ impl Work<'_> {
         }
         let taken = self.take(runs, Until::Over)?;
         if let Store::Pages(_) = device.store {
-            self.release_kept(taken)?;
+            self.release_kept(taken);
         }
         Ok(taken)
     }
@@ -143,7 +145,7 @@ impl Work<'_> {
         loop {
             let next = {
                 let books = device.books.lock();
-                let ending = |(id, pool): (PoolId, &super::pools::Pool)| {
+                let ending = |(id, pool): (PoolId, &super::pool::Pool)| {
                     (id > after && pool.is_idle()).then_some(id)
                 };
                 books.pools.each().find_map(ending)
@@ -168,7 +170,7 @@ impl Work<'_> {
                 Err(Stop::Reset) => return Ok(()),
                 Err(Stop::Failed(error)) => return Err(error),
             };
-            self.release_kept(taken)?;
+            self.release_kept(taken);
         }
         self.end_pool(id)
     }
@@ -210,8 +212,7 @@ impl Work<'_> {
             };
             books.pools[id].heap.remove_range(range.address)?;
             drop(books);
-            // Addresses that the driver does not take back are lost; there are many.
-            let _ = self.inside.driver().address_free(range.address.0, range.bytes);
+            self.give_up_addresses(range);
         }
     }
 }

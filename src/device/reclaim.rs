@@ -5,13 +5,13 @@
 //! this miss got from the driver is kept, and nothing that was free is lost.
 
 use super::wait::Until;
-use super::work::{Turn, Waited, Work};
+use super::work::{Turn, Work};
 use super::{Device, Store};
 use crate::driver::StreamHandle;
 use crate::error::{DriverError, Error, sentence};
 use crate::heap::{Block, Growth, Request};
 use crate::mutants::mutant;
-use crate::types::{Address, PoolId, Stamp, StreamSlot};
+use crate::types::{Address, PoolId, StreamSlot};
 
 /// One miss on its way down.
 pub(super) struct Miss<'d> {
@@ -97,7 +97,12 @@ pub(super) fn serve(
         until: Until::after(wait_ms),
     };
     let found = miss.refuse_unknown_capture().and_then(|()| miss.descend());
-    miss.end(found)
+    let served = miss.end(found);
+    if served.is_ok() {
+        // The request is served. What cannot go back now does so later.
+        let _ = device.decay();
+    }
+    served
 }
 
 impl Miss<'_> {
@@ -112,7 +117,7 @@ impl Miss<'_> {
                 return self.descend_captured();
             }
             // Nothing below helps against live memory: fail at once, and wait for nobody.
-            if self.is_hopeless() {
+            if self.is_hopeless() && self.work.retry_stuck()? == 0 {
                 return Err(Stop::Failed(self.out_of_memory()));
             }
             // 2. Memory of any stream whose last use is over, or that this stream comes after.
@@ -145,7 +150,7 @@ impl Miss<'_> {
                 return self.served_by(Rung::Passed, block);
             }
             // 6. Pages and segments that nobody uses, and that lie elsewhere.
-            if self.take_back_passed()? {
+            if self.work.retry_stuck()? > 0 || self.take_back_passed()? {
                 continue;
             }
             // Memory of a private pool that was made to help out.
@@ -242,22 +247,13 @@ impl Miss<'_> {
             return false;
         }
         let device = self.work.device;
-        let stats = device.books.lock().stats;
-        let peak = stats.active_peak.max(stats.active + self.request.bytes);
+        let (stats, peak) = {
+            let books = device.books.lock();
+            (books.stats, books.active_peak())
+        };
+        let peak = peak.max(stats.active + self.request.bytes);
         let allowed = peak as f64 * (1.0 + device.options.share_growth);
         (stats.reserved + self.request.bytes) as f64 <= allowed
-    }
-
-    fn waits_at_all(&self) -> bool {
-        self.until != Until::Now
-    }
-
-    /// Waits for what would be enough: a block as it stands, pages to harvest, a block in limbo.
-    fn wait_for_memory(&mut self) -> Result<bool, Stop> {
-        if self.shares() && self.wait_for_spot()? {
-            return Ok(true);
-        }
-        Ok(self.take_back()? || self.wait_for_limbo()? || self.wait_for_launches()?)
     }
 
     fn take(&mut self) -> Result<Option<Block>, Stop> {
@@ -313,80 +309,6 @@ impl Miss<'_> {
         let live = device.books.lock().stats.allocated > 0;
         let shared = if live { 2 * device.store.unit() } else { 0 };
         bytes + kept + self.obtainable.min(device.total) + shared >= self.request.bytes
-    }
-
-    /// Waits for the users of the one block in limbo that helps most, if limbo can help at all.
-    fn wait_for_limbo(&mut self) -> Result<bool, Stop> {
-        let device = self.work.device;
-        let figures = device.books.lock().pools.figures();
-        let limbo = figures.active - figures.allocated;
-        if limbo == 0 || !self.is_possible(limbo + figures.free) {
-            return Ok(false);
-        }
-        let books = device.books.lock();
-        let mut stamps: Vec<Stamp> = Vec::new();
-        for stamp in
-            books.limbo.best_for(self.request.bytes, |used| !books.streams.is_captured(used.stream))
-        {
-            super::work::latest(&mut stamps, stamp)?;
-        }
-        drop(books);
-        self.drop_plan()?;
-        let waits = device.waits_for(&stamps, self.work.passing)?;
-        match self.work.wait(waits, self.until)? {
-            Waited::Reset => return Err(Stop::Reset),
-            Waited::TooShort => return Ok(false),
-            Waited::ToTheEnd => {}
-        }
-        // Another miss that waited for the same may have settled it first: then it is free by now.
-        device.all_books().settle();
-        Ok(true)
-    }
-
-    /// Waits for the last launches of graphs that are gone: their memory is nobody's after that.
-    fn wait_for_launches(&mut self) -> Result<bool, Stop> {
-        let device = self.work.device;
-        let mut stamps: Vec<Stamp> = Vec::new();
-        {
-            let books = device.books.lock();
-            for (_, pool) in books.pools.each().filter(|(_, pool)| pool.graphs == 0) {
-                for &stamp in &pool.launched {
-                    super::work::latest(&mut stamps, stamp)?;
-                }
-            }
-        }
-        if stamps.is_empty() {
-            return Ok(false);
-        }
-        self.drop_plan()?;
-        let waits = device.waits_for(&stamps, self.work.passing)?;
-        match self.work.wait(waits, self.until)? {
-            Waited::Reset => Err(Stop::Reset),
-            Waited::TooShort => Ok(false),
-            Waited::ToTheEnd => {
-                device.all_books().settle();
-                self.work.reap()?;
-                Ok(device
-                    .books
-                    .lock()
-                    .pools
-                    .each()
-                    .all(|(_, pool)| pool.graphs > 0 || pool.launched.is_empty()))
-            }
-        }
-    }
-
-    /// Lets a miss that waits for the GPU come back first, if there is one.
-    fn wait_for_others(&mut self) -> Result<bool, Stop> {
-        if self.work.growing().waiting == 0 {
-            return Ok(false);
-        }
-        self.drop_plan()?;
-        let waited = self.work.wait_for_others();
-        match self.work.still_mine() {
-            true => Ok(waited),
-            false => Err(Stop::Reset),
-        }
     }
 
     /// Gives the claimed place up.

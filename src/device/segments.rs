@@ -4,13 +4,16 @@
 //! Small requests get a segment that many fit into; when the limit or the device is too small for
 //! that, a segment of just the request. With caching off it is always just the request.
 
+use super::fence::Fence;
 use super::pools::Claimed;
 use super::reclaim::{Miss, Stop};
 use super::work::{Turn, Work};
 use super::{Device, open::SEGMENT_UNIT};
 use crate::error::{Error, sentence};
 use crate::heap::Block;
+use crate::mutants::mutant;
 use crate::size::{GRANULE, align_up};
+use crate::streams::Streams;
 use crate::types::{Address, PoolId, Stamp};
 
 impl Miss<'_> {
@@ -106,10 +109,8 @@ impl Work<'_> {
         let device = self.device;
         if let Err(error) = freed {
             device.books.lock().stats.quarantined += run.bytes;
-            let stuck = &mut self.growing().stuck;
-            if stuck.try_reserve(1).is_ok() {
-                stuck.push(claimed);
-            }
+            self.growing().stuck.add_segment(claimed);
+            self.note_failure(error);
             return Err(error.into());
         }
         let mut books = device.books.lock();
@@ -123,7 +124,7 @@ impl Work<'_> {
     /// take back are gone after all.
     fn recover_stuck(&mut self, start: Address, bytes: u64) -> Result<(), Error> {
         let device = self.device;
-        let stuck = &mut self.growing().stuck;
+        let stuck = &mut self.growing().stuck.segments;
         let overlaps = |Claimed { run, .. }: &Claimed| {
             run.address.0 < start.0.saturating_add(bytes) && start.0 < run.address.0 + run.bytes
         };
@@ -152,7 +153,11 @@ impl Device {
     fn pass_back_now(&self, pool: PoolId) -> Result<(), Error> {
         let Turn::Mine(mut work) = Work::begin(self, None)? else { return Ok(()) };
         self.settle_passed(&work.inside)?;
-        let segments = self.claim(&[pool], u64::MAX, &|_, _| true)?;
+        // What graphs use is theirs until they are gone.
+        let usable = |streams: &Streams<Fence>, stamp: Stamp| {
+            !streams.is_captured(stamp.stream) || mutant("capture-passed-back")
+        };
+        let segments = self.claim(&[pool], u64::MAX, &usable)?;
         let mut outcome = Ok(());
         for segment in segments {
             if let Err(error) = work.free_segment(segment) {

@@ -12,6 +12,7 @@
 use super::Device;
 use super::books::Books;
 use super::fence::Fence;
+use super::last_waits::Aim;
 use super::reclaim::{Miss, Stop};
 use super::take_back::STEP;
 use super::wait::{Until, Wait};
@@ -174,8 +175,8 @@ impl Miss<'_> {
     }
 
     /// Waits, on the host, for the last users of free memory that would do.
-    pub(super) fn wait_for_spot(&mut self) -> Result<bool, Stop> {
-        let could = |streams: &Streams<Fence>, stamp: Stamp| !streams.is_captured(stamp.stream);
+    pub(super) fn wait_for_spot(&mut self, aim: Aim) -> Result<bool, Stop> {
+        let could = |streams: &Streams<Fence>, stamp: Stamp| self.may_wait(streams, stamp, aim);
         let Some(found) = self.look(true, &could)? else { return Ok(false) };
         self.drop_plan()?;
         let device = self.work.device;

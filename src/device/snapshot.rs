@@ -28,6 +28,7 @@ impl Device {
 
     fn stats_in(&self, books: &Books) -> cuddy_stats {
         let mut stats = books.stats;
+        stats.active_peak = books.active_peak();
         stats.cached = stats.reserved - stats.active;
         stats.largest_free = books.pools.largest_free();
         stats.driver_call_count += self.calls.load(Ordering::Relaxed);
@@ -55,7 +56,7 @@ impl Device {
 
     /// Every peak becomes what is now.
     pub(crate) fn reset_peaks(&self) {
-        self.all_books().stats.reset_peaks();
+        self.all_books().reset_peaks();
     }
 
     /// Totals and counts of events start at zero.

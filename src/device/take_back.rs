@@ -7,6 +7,7 @@
 
 use super::books::Books;
 use super::fence::Fence;
+use super::last_waits::Aim;
 use super::pools::Claimed;
 use super::reclaim::{Miss, Stop};
 use super::wait::Until;
@@ -107,19 +108,19 @@ impl Miss<'_> {
         if self.short == 0 {
             return Ok(false);
         }
-        let runs = self.claim_enough(&[])?;
+        let runs = self.claim_enough(&[], Aim::Own)?;
         self.take_claimed(runs)
     }
 
     /// Takes back what the request is short of, and waits for its last users: for as few streams as
     /// possible. `false` if that cannot be had.
-    pub(super) fn take_back(&mut self) -> Result<bool, Stop> {
+    pub(super) fn take_back(&mut self, aim: Aim) -> Result<bool, Stop> {
         if self.short == 0 {
             return Ok(false);
         }
-        let streams = self.streams_to_wait_for()?;
-        let mut runs = self.claim_enough(&streams)?;
-        if runs.is_empty() {
+        let streams = self.streams_to_wait_for(aim)?;
+        let mut runs = self.claim_enough(&streams, aim)?;
+        if runs.is_empty() && aim == Aim::Any {
             runs = self.claim_everything()?;
         }
         self.take_claimed(runs)
@@ -136,7 +137,7 @@ impl Miss<'_> {
 
     /// The fewest streams whose free memory is enough: this one's own, else one alone (that with the
     /// least that is enough), else those that have most.
-    fn streams_to_wait_for(&self) -> Result<Vec<StreamSlot>, Error> {
+    fn streams_to_wait_for(&self, aim: Aim) -> Result<Vec<StreamSlot>, Error> {
         let own = self.request.stamp.stream;
         let books = self.work.device.books.lock();
         let mut holdings: Vec<(u64, StreamSlot)> = Vec::new();
@@ -146,7 +147,8 @@ impl Miss<'_> {
             let heap = &books.pools[giver].heap;
             for stream in heap.streams_with_free() {
                 let bytes = heap.holding(stream).releasable;
-                if bytes > 0 {
+                let latest = Stamp { stream, epoch: books.streams.stamped(stream) };
+                if bytes > 0 && self.may_wait(&books.streams, latest, aim) {
                     holdings.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
                     holdings.push((bytes, stream));
                 }
@@ -183,9 +185,10 @@ impl Miss<'_> {
 
     /// Claims what is short from memory that has passed, or whose users are all in `waited`; nothing
     /// if it is not enough.
-    fn claim_enough(&self, waited: &[StreamSlot]) -> Result<Vec<Claimed>, Stop> {
+    fn claim_enough(&self, waited: &[StreamSlot], aim: Aim) -> Result<Vec<Claimed>, Stop> {
         let usable = |streams: &Streams<Fence>, stamp: Stamp| {
-            streams.passed(stamp) || waited.contains(&stamp.stream)
+            streams.passed(stamp)
+                || waited.contains(&stamp.stream) && self.may_wait(streams, stamp, aim)
         };
         let device = self.work.device;
         let runs = device.claim(&self.givers()?, self.short, &usable)?;

@@ -14,12 +14,15 @@ use super::fences::CAPTURED_EVENT;
 use super::work::is_gone;
 use crate::driver::{Context, Inside, StreamHandle};
 use crate::error::{DriverError, Error};
-use crate::streams::Home;
+use crate::mutants::mutant;
+use crate::streams::{Home, Streams};
 use crate::sync::thread_number;
 use crate::types::{Stamp, StreamSlot};
 
 /// How often a fence that may still come is looked for before the context is waited for instead.
 const LOOKS: u32 = 4;
+/// How often fences that are recorded are asked in a row before the first pause.
+const SPINS: u32 = 2000;
 /// The shortest and the longest pause between two looks.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
 
@@ -120,13 +123,15 @@ impl Device {
         let home = books.streams.home(stamp.stream);
         let handle = books.streams.recordable(stamp.stream, thread_number(), passing);
         let handle = handle.filter(|_| !self.is_deferred(&books, stamp.stream));
-        let mut fence = books.streams.fence_of(stamp);
+        // One over the whole context will do, but unrelated work may hold it up.
+        let own = |fence: &(Stamp, Fence)| !fence.1.is_wide();
+        let mut fence = books.streams.fence_of(stamp).filter(own);
         match (&fence, handle) {
             (None, Some(handle)) => {
                 let begun = books.streams.begin_fence(stamp.stream);
                 drop(books);
                 self.record_on(begun, StreamHandle(handle), home);
-                fence = self.books.lock().streams.fence_of(stamp);
+                fence = self.books.lock().streams.fence_of(begun).filter(own);
             }
             (None, None) => books.streams.want_fence(stamp.stream),
             (Some(_), _) => {}
@@ -195,8 +200,24 @@ impl Device {
         }
     }
 
-    /// Waits for all work of a context, or for the stamps, if a fence of their own comes to be
-    /// recorded meanwhile and is over first; a context that is gone has no work.
+    /// Records one fence over a context for what these stamps stand for. What is stamped after it is
+    /// not covered.
+    fn fence_over(&self, home: Home, stamps: &[Stamp]) -> Result<(), Error> {
+        let mut begun = Vec::new();
+        begun.try_reserve(stamps.len()).map_err(|_| Error::HostOutOfMemory)?;
+        if mutant("device-fence-not-begun") {
+            begun.extend(stamps);
+        } else {
+            let mut books = self.books.lock();
+            begun.extend(stamps.iter().map(|stamp| books.streams.begin_fence(stamp.stream)));
+        }
+        self.record_over(home, &begun);
+        Ok(())
+    }
+
+    /// Waits for the stamps by what can be had: a fence of their own that somebody comes to record
+    /// meanwhile, or one over the whole context, whichever is over first; where there is neither, for
+    /// all work of the context. A context that is gone has no work.
     fn wait_context(
         &self,
         inside: &Inside<'_>,
@@ -204,20 +225,32 @@ impl Device {
         stamps: &[Stamp],
         until: Until,
     ) -> Result<bool, Error> {
-        if until != Until::Over && self.driver.has_context_events() {
-            self.record_over(home, stamps);
-        }
+        let wide = !stamps.is_empty() && self.driver.has_context_events();
+        let wide = wide && !mutant("device-waits-for-the-context") && {
+            if !self.are_fenced(stamps) {
+                self.fence_over(home, stamps)?;
+            }
+            self.want_fences(stamps);
+            true
+        };
         let (mut pause, mut looks) = (PAUSES[0], 0);
-        while !stamps.is_empty() && (looks < LOOKS || until != Until::Over) {
-            if self.are_fenced(stamps) {
-                self.settle_passed(inside)?;
-                let waits = self.waits_for(stamps, None)?;
-                return self.wait_fences(inside, waits, until);
+        while !stamps.is_empty() {
+            if self.have_passed(inside, stamps)? {
+                return Ok(true);
             }
             if until.is_up() {
                 return Ok(false);
             }
-            rest(&mut pause);
+            let fenced = wide && self.are_fenced(stamps);
+            if !fenced && looks >= LOOKS && until == Until::Over {
+                break;
+            }
+            // Most waits are short: only a longer one sleeps between two looks.
+            if fenced && looks < SPINS {
+                std::thread::yield_now()
+            } else {
+                rest(&mut pause)
+            }
             looks += 1;
         }
         // While a graph is captured nothing may be done to a whole context.
@@ -236,35 +269,63 @@ impl Device {
         begun.into_iter().for_each(|stamp| self.pass(stamp));
         Ok(true)
     }
-}
 
-impl Device {
-    /// Whether each of the stamps has passed, or has a fence by now.
+    /// Records one fence over a context for those of the stamps that have none, if there is any.
+    pub(super) fn fence_if_unfenced(&self, home: Home, stamps: &[Stamp]) -> Result<(), Error> {
+        match self.driver.has_context_events() && !self.are_fenced(stamps) {
+            true => self.fence_over(home, stamps),
+            false => Ok(()),
+        }
+    }
+
+    /// Asks the next calls that pass these streams for fences of their own.
+    fn want_fences(&self, stamps: &[Stamp]) {
+        let mut books = self.books.lock();
+        stamps.iter().for_each(|stamp| books.streams.want_fence(stamp.stream));
+    }
+
+    /// Whether each of the stamps has a fence by now, or has passed.
     fn are_fenced(&self, stamps: &[Stamp]) -> bool {
         let books = self.books.lock();
         let streams = &books.streams;
         stamps.iter().all(|&stamp| streams.passed(stamp) || streams.fence_of(stamp).is_some())
     }
 
-    /// Waits for fences alone.
-    fn wait_fences(
-        &self,
-        inside: &Inside<'_>,
-        waits: Vec<Wait>,
-        until: Until,
-    ) -> Result<bool, Error> {
-        let mut outcome = Ok(true);
-        for wait in waits {
-            let Wait::Fence(stamp, fence) = wait else { continue };
-            if outcome == Ok(true) {
-                outcome = self.wait_fence(inside, &fence, until).map_err(Error::from);
-                if outcome == Ok(true) {
-                    self.pass(stamp);
+    /// Asks every fence that covers one of the stamps; whether all have passed.
+    fn have_passed(&self, inside: &Inside<'_>, stamps: &[Stamp]) -> Result<bool, Error> {
+        let mut all = true;
+        for &stamp in stamps {
+            // A later fence may be over first: an earlier one may be over the whole context.
+            for others in 0.. {
+                let fence = {
+                    let books = self.books.lock();
+                    let covering = books.streams.fence_after(stamp, others);
+                    covering.filter(|_| !books.streams.passed(stamp))
+                };
+                let Some((covering, fence)) = fence else { break };
+                let over = self.is_over(inside, &fence);
+                self.recycle(fence);
+                if over? {
+                    self.pass(covering);
+                    break;
                 }
             }
-            self.recycle(fence);
+            all &= self.books.lock().streams.passed(stamp);
         }
-        outcome
+        Ok(all)
+    }
+
+    /// Whether the stamp can be waited for without waiting for anybody else: it has a fence of its
+    /// own, or gets one in this call.
+    pub(super) fn is_aimed(
+        &self,
+        streams: &Streams<Fence>,
+        stamp: Stamp,
+        passing: Option<(StreamSlot, usize)>,
+    ) -> bool {
+        streams.passed(stamp)
+            || streams.recordable(stamp.stream, thread_number(), passing).is_some()
+            || streams.fence_of(stamp).is_some_and(|(_, fence)| !fence.is_wide())
     }
 }
 

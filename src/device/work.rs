@@ -5,11 +5,12 @@
 use super::books::Books;
 use super::observe::News;
 use super::pools::Claimed;
+use super::stuck::StuckPage;
 use super::wait::{Until, Wait};
 use super::{Device, GROWTH, Growing, Store};
 use crate::driver::{Context, Driver, Inside, Memory};
 use crate::error::{DriverError, Error};
-use crate::heap::{BlockState, Heap, PageRun};
+use crate::heap::PageRun;
 use crate::mutants::mutant;
 use crate::streams::Home;
 use crate::sync::Guard;
@@ -26,6 +27,8 @@ pub(super) struct Work<'d> {
     pub inside: Inside<'d>,
     /// The stream that the caller passed, whose handle may be used in this call.
     pub passing: Option<(StreamSlot, usize)>,
+    /// The driver's last failure to take something back, in this turn.
+    pub failed: Option<DriverError>,
     generation: u64,
     growth: Option<Guard<'d, Growing, GROWTH>>,
     /// The last field: what it tells is told when the turn has let go of everything.
@@ -78,6 +81,7 @@ impl<'d> Work<'d> {
             device,
             inside: entered?,
             passing,
+            failed: None,
             generation,
             growth,
             _news: News(device),
@@ -148,21 +152,26 @@ impl<'d> Work<'d> {
             Err(error) => {
                 books.stats.quarantined += page;
                 books.quarantined_outside += page;
+                drop(books);
+                self.growing().stuck.add_handle(memory);
+                self.note_failure(error);
                 Err(error)
             }
         }
     }
 
     /// Gives kept handles back until `bytes` are given back or none is left. How many bytes.
-    pub(super) fn release_kept(&mut self, bytes: u64) -> Result<u64, DriverError> {
-        let Store::Pages(page) = self.device.store else { return Ok(0) };
+    ///
+    /// A failure is noted, and stops nothing.
+    pub(super) fn release_kept(&mut self, bytes: u64) -> u64 {
+        let Store::Pages(page) = self.device.store else { return 0 };
         let mut released = 0;
         while released < bytes {
             let Some(memory) = self.growing().pages.unkeep() else { break };
             self.device.books.lock().stats.unmapped -= page;
-            released += self.release(memory, page)?;
+            released += self.release(memory, page).unwrap_or(0);
         }
-        Ok(released)
+        released
     }
 
     /// Unmaps the pages of a claimed run and keeps their handles. How many bytes that was.
@@ -188,8 +197,14 @@ impl<'d> Work<'d> {
                 }
                 Err(error) => {
                     unmapped += self.keep(pool, &mut stretch, page)?;
-                    self.growing().pages.note_unmapped(address);
                     self.device.books.lock().stats.quarantined += page;
+                    let run = PageRun { address: Address(address), bytes: page };
+                    let growing = self.growing();
+                    if let Some(memory) = growing.pages.note_unmapped(address) {
+                        let claimed = Claimed { pool, run };
+                        growing.stuck.add_page(StuckPage { claimed, memory });
+                    }
+                    self.note_failure(error);
                     failed.get_or_insert(error);
                 }
             }
@@ -228,58 +243,6 @@ impl<'d> Work<'d> {
 }
 
 impl Device {
-    /// The context was destroyed or reset under us: every block is gone. Starts with a new one.
-    fn start_anew(&self, growth: &mut Growing) -> Result<(), Error> {
-        let page = match self.store {
-            Store::Pages(page) => page,
-            Store::Segments => super::open::SEGMENT_UNIT,
-        };
-        let home = Self::retain(self.driver, self.id)?;
-        self.give_up_pages(home, growth);
-        self.spares.lock().forget_events();
-        let mut books = self.books.lock();
-        let books = &mut *books;
-        self.forget_loans(books);
-        for (_, pool) in books.pools.each_mut() {
-            // Without host memory for their addresses, they are foreign from now on, not lost.
-            if books.lost.try_reserve(pool.heap.figures().live_blocks as usize).is_ok() {
-                let live = pool.heap.blocks().filter(|block| block.state == BlockState::Live);
-                books.lost.extend(live.map(|block| block.address.0));
-            }
-            pool.heap = Heap::new(page)?;
-            pool.stats.lose_everything();
-            pool.captured.clear();
-            pool.launched.clear();
-        }
-        books.limbo = Default::default();
-        books.streams.reset(home);
-        books.home = home;
-        books.generation += 1;
-        books.quarantined_outside = 0;
-        books.helpers.clear();
-        books.stats.lose_everything();
-        Ok(())
-    }
-
-    /// Physical memory may have outlived the context: gives it back; a driver that refuses says that
-    /// it is gone. The addresses stay reserved, so that no new block comes to lie where a lost one
-    /// was.
-    fn give_up_pages(&self, home: Home, growth: &mut Growing) {
-        growth.stuck.clear();
-        let (mapped, kept) = growth.pages.drain();
-        let Store::Pages(page) = self.store else { return };
-        let entered = self.driver.enter(Context(home.context), self.id, &self.calls);
-        let Ok(inside) = entered else { return };
-        for (address, memory) in mapped {
-            if inside.unmap(address, page).is_ok() {
-                let _ = inside.handle_release(memory);
-            }
-        }
-        for memory in kept {
-            let _ = inside.handle_release(memory);
-        }
-    }
-
     /// Takes a reference on the device's primary context.
     pub(super) fn retain(driver: &Driver, id: crate::types::DeviceId) -> Result<Home, Error> {
         let context = driver.primary_retain(id)?;

@@ -305,6 +305,25 @@ impl Inside<'_> {
         self.call(Entry::memory_free, self.driver.table.memory_free, |f| unsafe { f(address) })
     }
 
+    /// Page-locked host memory; `flags` are those of `cuMemHostAlloc`. Its device address is the same.
+    pub(crate) fn host_alloc(&self, bytes: u64, flags: u32) -> Result<u64, DriverError> {
+        let mut address = std::ptr::null_mut();
+        // SAFETY: writes one pointer that outlives the call.
+        self.call(Entry::host_alloc, self.driver.table.host_alloc, |f| unsafe {
+            f(&mut address, bytes as usize, flags)
+        })?;
+        Ok(address.expose_provenance() as u64)
+    }
+
+    /// Gives memory of [`Inside::host_alloc`] back. The driver may wait for work that uses it.
+    pub(crate) fn host_free(&self, address: u64) -> Result<(), DriverError> {
+        // SAFETY: the driver refuses what it did not allocate; nobody uses it any more, by the promise
+        // of who freed it.
+        self.call(Entry::host_free, self.driver.table.host_free, |f| unsafe {
+            f(pointer(address as usize))
+        })
+    }
+
     /// Physical memory of the device, without an address.
     pub(crate) fn handle_create(&self, bytes: u64) -> Result<Memory, DriverError> {
         let properties = properties(self.device);

@@ -84,6 +84,8 @@ entries! {
     memory_info = c"cuMemGetInfo_v2" "cuMemGetInfo" (*mut usize, *mut usize),
     memory_alloc = c"cuMemAlloc_v2" "cuMemAlloc" (*mut CUdeviceptr, usize),
     memory_free = c"cuMemFree_v2" "cuMemFree" (CUdeviceptr),
+    host_alloc = c"cuMemHostAlloc" "cuMemHostAlloc" (*mut Opaque, usize, c_uint),
+    host_free = c"cuMemFreeHost" "cuMemFreeHost" (Opaque),
     granularity = c"cuMemGetAllocationGranularity" "cuMemGetAllocationGranularity" (*mut usize, *const CUmemAllocationProp, c_int),
     address_reserve = c"cuMemAddressReserve" "cuMemAddressReserve" (*mut CUdeviceptr, usize, usize, CUdeviceptr, u64),
     address_free = c"cuMemAddressFree" "cuMemAddressFree" (CUdeviceptr, usize),

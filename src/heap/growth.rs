@@ -16,7 +16,7 @@ use super::slab::{EDGE, NIL, State, reserve};
 use super::{Block, Growth, Heap, PATIENCE, PageRun, Request, check_request, tree};
 use crate::error::Error;
 use crate::size::{GRANULE, align_down, align_up};
-use crate::types::Address;
+use crate::types::{Address, Stamp};
 
 /// A position for a block, at a gap.
 #[derive(Clone, Copy, Debug)]
@@ -140,6 +140,56 @@ impl Heap {
         }
         self.stepped();
         Ok(())
+    }
+
+    /// The pages could not be mapped, and these pages of the growth, which had been, could not be
+    /// unmapped again: they become claimed pages of their own, to be unmapped later. All else is as
+    /// [`Heap::abort_growth`] leaves it.
+    ///
+    /// # Errors
+    /// `Internal` if the growth is not of this heap; `HostOutOfMemory`. Nothing was changed.
+    pub fn abort_growth_but(&mut self, growth: &Growth, stuck: &[PageRun]) -> Result<(), Error> {
+        let mut n = self.claimed_pieces(growth.claimed)?;
+        self.slab.reserve(2 * stuck.len(), &mut self.ration)?;
+        self.table.reserve(2 * stuck.len(), &self.slab, &mut self.ration)?;
+        let end = growth.claimed.address.0 + growth.claimed.bytes;
+        while n != NIL && self.slab[n].address < end {
+            let next = self.slab[n].next;
+            let mapped = self.slab[n].state == State::ClaimedFree;
+            self.unclaim(n);
+            if mapped {
+                self.attach_free(n);
+            } else {
+                self.part_with(n, stuck, growth.stamp);
+            }
+            n = next;
+        }
+        self.stepped();
+        Ok(())
+    }
+
+    /// Makes claimed pages of the stuck parts of a Loose block, and gaps of the rest. Room is reserved.
+    fn part_with(&mut self, mut n: u32, stuck: &[PageRun], stamp: Stamp) {
+        loop {
+            let node = self.slab[n];
+            let edges = stuck.iter().flat_map(|run| [run.address.0, run.address.0 + run.bytes]);
+            let inside = edges.filter(|&at| node.address < at && at < node.end()).min();
+            let upper = inside.map(|at| self.cut(n, at));
+            let is_stuck =
+                |run: &PageRun| (run.address.0..run.address.0 + run.bytes).contains(&node.address);
+            if stuck.iter().any(is_stuck) {
+                // Nobody has used it yet.
+                (self.slab[n].stream, self.slab[n].epoch) = (stamp.stream.0, 0);
+                self.settle_as(n, State::ClaimedFree);
+                self.table.insert(&self.slab, n);
+            } else {
+                self.attach_gap(n);
+            }
+            match upper {
+                Some(upper) => n = upper,
+                None => break,
+            }
+        }
     }
 
     /// The first of the claimed blocks that tile `run`.

@@ -211,8 +211,9 @@ impl Heap {
         Ok(false)
     }
 
-    /// The highest pages inside [from, end): enough for `bytes`, or all.
+    /// The highest pages inside [from, end), above a pinned one if there is any: enough for `bytes`, or all.
     fn highest_pages(&self, from: u64, end: u64, bytes: u64) -> PageRun {
+        let (from, end) = self.unpinned(from, end);
         let (first, inside) = self.pages_inside(from, end);
         let wanted = bytes.div_ceil(self.page).saturating_mul(self.page).min(inside);
         PageRun { address: Address(first + inside - wanted), bytes: wanted }

@@ -44,6 +44,12 @@ impl Heap {
         self.segment_of(address.0).is_some()
     }
 
+    /// The range or segment that the address lies in. O(log n) for n of them.
+    pub fn range_of(&self, address: Address) -> Option<PageRun> {
+        let it = self.segments[self.segment_of(address.0)?];
+        Some(PageRun { address: Address(it.start), bytes: it.bytes })
+    }
+
     /// The ranges and segments: where each starts, and its bytes.
     pub fn ranges(&self) -> impl Iterator<Item = PageRun> + '_ {
         self.segments.iter().map(|it| PageRun { address: Address(it.start), bytes: it.bytes })

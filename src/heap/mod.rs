@@ -43,6 +43,7 @@ mod check;
 mod growth;
 mod harvest;
 mod look;
+mod pins;
 mod segments;
 mod shares;
 mod slab;
@@ -86,6 +87,7 @@ pub struct Heap {
     gaps: u32,
     /// Ranges and segments, in address order.
     segments: Vec<Segment>,
+    pins: Vec<pins::Pin>,
     figures: Figures,
     ration: Ration,
     /// Steps since the last whole check, in debug builds.
@@ -101,17 +103,27 @@ impl Heap {
         if !page_bytes.is_power_of_two() || !(GRANULE..=LARGEST_REQUEST).contains(&page_bytes) {
             return Err(invalid("page_bytes", page_bytes, "a power of two from 512 to 2^62"));
         }
-        Ok(Self {
-            page: page_bytes,
+        Ok(Self::empty(page_bytes))
+    }
+
+    /// Forgets everything: as new. Never needs memory.
+    pub fn clear(&mut self) {
+        *self = Self::empty(self.page);
+    }
+
+    fn empty(page: u64) -> Self {
+        Self {
+            page,
             slab: Slab::new(),
             table: Table::new(),
             shares: Shares::default(),
             gaps: NIL,
             segments: Vec::new(),
+            pins: Vec::new(),
             figures: Figures::default(),
             ration: Ration::default(),
             unchecked: 0,
-        })
+        }
     }
 
     /// The page size, in bytes.

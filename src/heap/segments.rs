@@ -79,9 +79,10 @@ impl Heap {
             let may_go = |n: u32| {
                 self.slab[n].state == State::Free && !self.slab[n].paged && usable(self.stamp(n))
             };
-            if self.from(first).all(may_go) {
+            let run = PageRun { address: Address(start), bytes };
+            if self.from(first).all(may_go) && !self.is_pinned(run) {
                 reserve(&mut runs, 1, &mut self.ration)?;
-                runs.push(PageRun { address: Address(start), bytes });
+                runs.push(run);
                 pieces += self.from(first).count();
             }
         }

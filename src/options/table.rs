@@ -66,6 +66,11 @@ pub struct Options {
     /// The longest that a request waits for memory, in milliseconds; [`Options::NO_LIMIT`] for as
     /// long as it takes.
     pub wait_ms: u64,
+    /// How long memory has to be unneeded before it is given back, in milliseconds;
+    /// [`Options::NO_LIMIT`] for never.
+    pub decay_ms: u64,
+    /// Memory decays only while more than this percentage of what is reserved is unneeded.
+    pub decay_waste: u64,
 }
 
 impl Options {
@@ -89,6 +94,8 @@ impl Options {
         share: Sharing::Wait,
         share_growth: 0.02,
         wait_ms: Self::NO_LIMIT,
+        decay_ms: Self::NO_LIMIT,
+        decay_waste: 0,
     };
 }
 
@@ -168,7 +175,7 @@ pub struct Row {
 
 /// How many options there are.
 /// cbindgen:ignore
-pub const COUNT: usize = 11;
+pub const COUNT: usize = 13;
 
 /// Every option there is.
 #[rustfmt::skip]
@@ -226,6 +233,16 @@ pub static TABLE: [Row; COUNT] = [
                                field: |o| &mut o.wait_ms },
           help: "The longest that a request waits for streams to finish with memory, in \
                  milliseconds; 0 never waits." },
+    Row { name: "decay_ms", changes: Changes::BeforeUse,
+          kind: Kind::Number { least: 0, most: 1 << 40, word: Some(("none", Options::NO_LIMIT)),
+                               field: |o| &mut o.decay_ms },
+          help: "Cached memory that was not needed for so many milliseconds is given back by the next \
+                 request that misses the cache, or by cuddy_tick()." },
+    Row { name: "decay_waste", changes: Changes::BeforeUse,
+          kind: Kind::Number { least: 0, most: 100, word: None,
+                               field: |o| &mut o.decay_waste },
+          help: "Memory decays only while more than this percentage of what is reserved was not \
+                 needed." },
 ];
 
 /// Displays what a row takes: "backing (auto, pages or segments)".

@@ -9,6 +9,7 @@
 mod configuration;
 mod facts;
 mod graphs;
+mod host;
 mod observers;
 mod pools;
 mod start;
@@ -27,6 +28,11 @@ use crate::types::{Address, DeviceId, PoolId};
 pub use self::configuration::{option, options, rejected_options, set_option};
 pub use self::facts::{DeviceFacts, device_count, device_facts, driver_calls, driver_version};
 pub use self::graphs::{graph_begin, graph_destroy, graph_end};
+pub use self::host::{
+    HOST_MAPPED, HOST_PORTABLE, HOST_STREAMS_RECORDED, HOST_WRITE_COMBINED, host_empty_cache,
+    host_free, host_malloc, host_record_stream, host_reset_accumulated_stats,
+    host_reset_peak_stats, host_stats,
+};
 pub use self::observers::{
     EVENT_GROWTH, EVENT_OUT_OF_MEMORY, EVENT_RELEASE, HOST_MEMORY, unobserve,
 };
@@ -277,6 +283,32 @@ pub fn trim(device: i32, keep: u64) -> Result<u64, Error> {
         Ok(())
     })?;
     Ok(given)
+}
+
+/// Lets time pass for an idle program: gives back what has decayed on a device, or on each of
+/// [`ALL_DEVICES`]. Waits for nobody. How many bytes were given back.
+pub fn tick(device: i32) -> Result<u64, Error> {
+    let mut given = 0;
+    each_in_use(device, |device| {
+        given += device.tick()?;
+        Ok(())
+    })?;
+    Ok(given)
+}
+
+/// Keeps the pages under `bytes` bytes from `pointer` on where they are, until [`unpin`]; 0 bytes is
+/// the rest of the block.
+pub fn pin(pointer: u64, bytes: u64) -> Result<(), Error> {
+    refuse_after_fork()?;
+    let (_, device, pool) = owner(pointer)?;
+    device.pin(pool, Address(pointer), bytes)
+}
+
+/// Ends one [`pin`] of the same range.
+pub fn unpin(pointer: u64, bytes: u64) -> Result<(), Error> {
+    refuse_after_fork()?;
+    let (_, device, pool) = owner(pointer)?;
+    device.unpin(pool, Address(pointer), bytes)
 }
 
 /// Sets the most that may be reserved on a device, or on each of [`ALL_DEVICES`] that there are; 0

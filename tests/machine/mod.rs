@@ -38,6 +38,9 @@ pub fn isolated(test: &str, environment: &[(&str, &str)], body: impl FnOnce(&Mac
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
+    if std::env::var_os("CUDDY_TEST_SHOW").is_some() {
+        println!("{text}");
+    }
     assert!(output.status.success(), "{test} failed in its own process:\n{text}");
     assert!(text.contains(DONE), "{test} did not run in its own process:\n{text}");
 }
@@ -64,7 +67,7 @@ macro_rules! cu {
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { sim: simcuda_control::load().expect("the simulated driver is built") }
     }
 

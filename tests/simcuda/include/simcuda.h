@@ -161,8 +161,9 @@ int simcuda_used_peak_reset(int device);
 uint64_t simcuda_contexts_created(int device);
 
 /* Live objects: "handles" (references to cuMemCreate's), "mappings", "reservations", "allocations",
- * "imports" (mappings of other processes' memory), "host_allocations", "host_registrations", "objects" (of memory, physical), "streams", "events",
- * "contexts", "modules", "libraries". UINT64_MAX for any other name. */
+ * "imports" (mappings of other processes' memory), "host_allocations", "host_allocation_bytes" (their sum),
+ * "host_registrations", "objects" (of memory, physical), "streams", "events", "contexts", "modules",
+ * "libraries". UINT64_MAX for any other name. */
 uint64_t simcuda_objects(const char *what);
 
 /* Calls of a driver function, all its variants together. */

@@ -355,8 +355,8 @@ impl Sim {
     }
 
     /// Live objects of a kind: `handles`, `mappings`, `reservations`, `allocations`,
-    /// `host_allocations`, `host_registrations`, `objects`, `streams`, `events`, `contexts`,
-    /// `modules`. `u64::MAX` for any other name.
+    /// `host_allocations`, `host_allocation_bytes` (their sum), `host_registrations`, `objects`,
+    /// `streams`, `events`, `contexts`, `modules`. `u64::MAX` for any other name.
     pub fn objects(&self, what: &str) -> u64 {
         c_string(what).map_or(u64::MAX, |what| call!(self.simcuda_objects(what.as_ptr())))
     }

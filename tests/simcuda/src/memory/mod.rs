@@ -246,6 +246,9 @@ impl Memory {
             "managed_allocations" => of(&[Kind::Managed]),
             "managed_stretches" => self.managed.count(),
             "host_allocations" => of(&[Kind::Pinned]),
+            "host_allocation_bytes" => {
+                self.table.iter().filter(|m| m.kind == Kind::Pinned).map(|m| m.bytes as usize).sum()
+            }
             "host_registrations" => of(&[Kind::Registered]),
             "pool_allocations" => self.table.block_count(),
             "pools" => self.pools.count(),

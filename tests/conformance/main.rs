@@ -1,0 +1,69 @@
+//! **Conformance**: what PyTorch's own tests assert of an allocator, and what users of other ones
+//! reported. `tests/CONFORMANCE.md` says for each which test of ours shows it; here are those that
+//! have no place elsewhere, and the test that keeps the table true.
+
+#[macro_use]
+#[path = "../machine/mod.rs"]
+mod machine;
+
+mod graphs;
+mod memory;
+mod reports;
+mod streams;
+
+use std::fs;
+use std::path::Path;
+
+/// What stands in a row in place of a test that cannot be there yet, and in place of one that never
+/// will.
+const WAITS: &str = "waits: ";
+const NOT_OURS: &str = "not ours: ";
+
+/// How many rows wait. A row that waits no more lowers it.
+const WAITING: usize = 4;
+
+/// Each row has a name, an assertion, and a test that exists, or says what it waits for.
+#[test]
+fn the_table_is_complete_and_its_tests_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let table = fs::read_to_string(root.join("tests/CONFORMANCE.md")).expect("the table");
+    let (mut rows, mut waiting, mut not_ours) = (0, 0, 0);
+    for line in table.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        if cells[0] == "name" || cells[0].starts_with("---") {
+            continue;
+        }
+        let [name, what, test] = cells[..] else { panic!("not three cells: {line}") };
+        assert!(!name.is_empty() && what.len() > 10, "an empty cell: {line}");
+        rows += 1;
+        if let Some(why) = test.strip_prefix(WAITS) {
+            assert!(why.len() > 10, "it waits for nothing: {line}");
+            waiting += 1;
+        } else if let Some(why) = test.strip_prefix(NOT_OURS) {
+            assert!(why.len() > 10, "no reason: {line}");
+            not_ours += 1;
+        } else {
+            let named: Vec<&str> = test.split('`').skip(1).step_by(2).collect();
+            assert!(!named.is_empty(), "no test: {line}");
+            named.iter().for_each(|test| assert_exists(root, test));
+        }
+    }
+    assert!(rows > 80, "{rows} rows");
+    assert_eq!(waiting, WAITING, "rows that wait");
+    println!("{rows} rows: {waiting} wait, {not_ours} are not ours");
+}
+
+/// `file::name`, where the file lies in `tests/` and has a test of that name; or a script's path.
+fn assert_exists(root: &Path, test: &str) {
+    let Some((file, name)) = test.split_once("::") else {
+        return assert!(root.join("tests").join(test).exists(), "there is no tests/{test}");
+    };
+    let text = fs::read_to_string(root.join("tests").join(file));
+    let text = text.unwrap_or_else(|error| panic!("{test}: {error}"));
+    let python = format!("def {name}(");
+    let found = text.contains(&python)
+        || text
+            .match_indices(&format!("fn {name}("))
+            .any(|(at, _)| text[..at].trim_end().ends_with(']') && text[..at].contains("#[test]"));
+    assert!(found, "there is no test {test}");
+}
