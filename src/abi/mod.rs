@@ -36,5 +36,6 @@ pub mod host;
 pub mod observers;
 
 pub mod watching;
+pub mod peers;
 
 pub mod per_thread;

@@ -26,6 +26,7 @@ mod oom;
 mod open;
 mod order;
 mod pages;
+mod peers;
 mod pin;
 mod pool;
 mod pools;

@@ -285,6 +285,27 @@ pub fn trim(device: i32, keep: u64) -> Result<u64, Error> {
     Ok(given)
 }
 
+/// Lets `peer` use the memory that is allocated on `device`, what there is and what comes. Nothing is
+/// made on the peer.
+pub fn enable_peer_access(device: i32, peer: i32) -> Result<(), Error> {
+    set_peer_access(device, peer, true)
+}
+
+/// Ends [`enable_peer_access`].
+pub fn disable_peer_access(device: i32, peer: i32) -> Result<(), Error> {
+    set_peer_access(device, peer, false)
+}
+
+fn set_peer_access(device: i32, peer: i32, enabled: bool) -> Result<(), Error> {
+    let process = started()?;
+    let (id, peer) = (process.id(device)?, process.id(peer)?);
+    match enabled {
+        true => process.device(id)?.set_peer(peer, true),
+        // What was never used has no peers.
+        false => process.device_in_use(id).map_or(Ok(()), |device| device.set_peer(peer, false)),
+    }
+}
+
 /// Lets time pass for an idle program: gives back what has decayed on a device, or on each of
 /// [`ALL_DEVICES`]. Waits for nobody. How many bytes were given back.
 pub fn tick(device: i32) -> Result<u64, Error> {

@@ -165,6 +165,8 @@ SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "cuddy_graph_end": (c_int, (c_uint64,)),
     "cuddy_graph_destroy": (c_int, (c_uint64, c_void_p)),
     "cuddy_empty_cache": (c_int, (c_int, POINTER(c_size_t))),
+    "cuddy_enable_peer_access": (c_int, (c_int, c_int)),
+    "cuddy_disable_peer_access": (c_int, (c_int, c_int)),
     "cuddy_tick": (c_int, (c_int, POINTER(c_size_t))),
     "cuddy_trim": (c_int, (c_int, c_size_t, POINTER(c_size_t))),
     "cuddy_set_memory_limit": (c_int, (c_int, c_size_t)),
