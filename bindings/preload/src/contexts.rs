@@ -1,0 +1,74 @@
+//! **Contexts**: their ends take the cache along, and peers share their memory.
+
+use std::ffi::c_int;
+
+use crate::doors::Home;
+use crate::memory::{books, is_forked};
+use crate::table::Opaque;
+
+/// Ends a context by `real`: what is cached in it goes with it, unless `is_over` says otherwise.
+fn end(context: usize, real: impl FnOnce() -> c_int, is_over: impl FnOnce(c_int) -> bool) -> c_int {
+    let aside = books().set_aside(context);
+    let code = real();
+    if let Some(aside) = aside
+        && !is_over(code)
+    {
+        books().put_back(aside);
+    }
+    code
+}
+
+/// `cuCtxDestroy`.
+///
+/// # Safety
+/// As cuda.h says.
+pub unsafe fn destroy(
+    _home: &Home,
+    real: unsafe extern "C" fn(Opaque) -> c_int,
+    context: Opaque,
+) -> c_int {
+    // SAFETY: the program's own argument.
+    let call = || unsafe { real(context) };
+    if is_forked() { call() } else { end(context.expose_provenance(), call, |code| code == 0) }
+}
+
+/// `cuDevicePrimaryCtxRelease` and `cuDevicePrimaryCtxReset`.
+///
+/// # Safety
+/// As cuda.h says.
+pub unsafe fn primary_end(
+    home: &Home,
+    real: unsafe extern "C" fn(c_int) -> c_int,
+    device: c_int,
+) -> c_int {
+    // SAFETY: a plain number.
+    let call = || unsafe { real(device) };
+    if is_forked() || books().cache.contexts_of(device).is_empty() {
+        return call();
+    }
+    match home.primary(device) {
+        Some(context) => end(context, call, |_| !home.primary_is_active(device)),
+        None => call(),
+    }
+}
+
+/// `cuCtxEnablePeerAccess`: from now on the current context's work may use the peer's memory.
+///
+/// # Safety
+/// As cuda.h says.
+pub unsafe fn enable_peer(
+    home: &Home,
+    real: unsafe extern "C" fn(Opaque, u32) -> c_int,
+    peer: Opaque,
+    flags: u32,
+) -> c_int {
+    // SAFETY: the program's own arguments.
+    let code = unsafe { real(peer, flags) };
+    if code == 0
+        && !is_forked()
+        && let Some(user) = home.current()
+    {
+        books().add_user(peer.expose_provenance(), user);
+    }
+    code
+}
