@@ -4,6 +4,9 @@
 //! `dlsym` must not simply call the next one: that would take us for the caller, and RTLD_NEXT would
 //! mean another library. The aarch64 text has never been run.
 
+// The names are the vendor's.
+#![allow(non_snake_case)]
+
 use std::arch::naked_asm;
 
 use crate::doors::{decide_dlsym, decide_dlvsym};
