@@ -100,7 +100,8 @@ impl Report {
 
     /// A number of the only process that came to its end.
     pub fn number(&self, field: &str) -> u64 {
-        let ends: Vec<_> = self.0.iter().filter(|line| line.contains("\"event\":\"end\"")).collect();
+        let ends: Vec<_> =
+            self.0.iter().filter(|line| line.contains("\"event\":\"end\"")).collect();
         let [end] = ends[..] else { panic!("{} processes have ended: {self:?}", ends.len()) };
         let (_, rest) = end.split_once(&format!("\"{field}\":")).expect("the field is there");
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();

@@ -12,19 +12,45 @@ const CAP: u64 = 64 << 20;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Request { context: usize, bytes: u64 },
+    Request {
+        context: usize,
+        bytes: u64,
+    },
     /// Frees the n-th live block, clean at once or by way of limbo.
-    Free { which: usize, clean: bool },
+    Free {
+        which: usize,
+        clean: bool,
+    },
     /// Offset 0 is a second free.
-    WrongFree { which: usize, offset: u64 },
-    Taint { which: usize },
-    Seal { context: usize },
+    WrongFree {
+        which: usize,
+        offset: u64,
+    },
+    Taint {
+        which: usize,
+    },
+    Seal {
+        context: usize,
+    },
     /// The n-th fence passes, or is taken back.
-    Fence { which: usize, passes: bool },
-    Over { device: i32 },
-    Flush { device: i32, only_clean: bool },
-    Forget { which: usize },
-    End { context: usize, really: bool },
+    Fence {
+        which: usize,
+        passes: bool,
+    },
+    Over {
+        device: i32,
+    },
+    Flush {
+        device: i32,
+        only_clean: bool,
+    },
+    Forget {
+        which: usize,
+    },
+    End {
+        context: usize,
+        really: bool,
+    },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -152,7 +178,9 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
                         shadow.next += capacity + 4096;
                         cache.admit(context, address, capacity, bytes);
                         let (is, tainted, freed) = (Is::Live(bytes), false, 0);
-                        shadow.blocks.insert(address, Known { context, capacity, is, tainted, freed });
+                        shadow
+                            .blocks
+                            .insert(address, Known { context, capacity, is, tainted, freed });
                     }
                 }
             }
@@ -306,7 +334,8 @@ fn agree(cache: &Cache, shadow: &Shadow) -> Result<(), TestCaseError> {
         let inside = cache.look(address + block.capacity - 1);
         match block.is {
             Is::Live(asked) => {
-                let Place::Live { base, asked: said, capacity, .. } = cache.look(address + asked - 1)
+                let Place::Live { base, asked: said, capacity, .. } =
+                    cache.look(address + asked - 1)
                 else {
                     return Err(TestCaseError::fail("a live block is not known"));
                 };
