@@ -75,7 +75,10 @@ fn the_report_goes_to_a_file_and_nothing_else_is_printed() {
     let read = |file: &str| std::fs::read_to_string(file).expect("it was written");
     assert!(read(&text).starts_with("cuddy run: 190 of 200 allocations"), "{}", read(&text));
     let line: serde_json::Value = serde_json::from_str(&read(&lines)).expect("one line of JSON");
-    assert_eq!((&line["hits"], &line["misses"], &line["mode"]), (&190.into(), &10.into(), &"strict".into()));
+    assert_eq!(
+        (&line["hits"], &line["misses"], &line["mode"]),
+        (&190.into(), &10.into(), &"strict".into())
+    );
     let ended = on_sim(&["run", "--report", "/no/such/folder/x", "--", "true"]);
     assert_eq!(ended.code, Some(2), "{}", ended.err);
 }
@@ -91,11 +94,19 @@ fn processes_without_cuda_and_those_that_are_killed_are_said_to_be_so() {
     assert!(ended.err.contains("180 of 200 allocations"), "{}", ended.err);
     assert!(ended.err.contains("2 processes"), "{}", ended.err);
     let ended = on_sim(&["run", "--", "/no/such/program"]);
-    assert_eq!((ended.code, ended.err.as_str()), (Some(127), "cuddy run: cannot run `/no/such/program`: no such file\n"));
-    for wrong in [&["run", "--mode", "quick", "--", "true"][..], &["run", "--cap", "2", "--", "true"], &["run"]] {
+    assert_eq!(
+        (ended.code, ended.err.as_str()),
+        (Some(127), "cuddy run: cannot run `/no/such/program`: no such file\n")
+    );
+    for wrong in [
+        &["run", "--mode", "quick", "--", "true"][..],
+        &["run", "--cap", "2", "--", "true"],
+        &["run"],
+    ] {
         assert_eq!(run(wrong).code, Some(2), "{wrong:?}");
     }
-    let ended = Ended::of(cuddy(&["run", "--", "true"]).env("CUDDY_PRELOAD_LIBRARY", "/nowhere.so"));
+    let ended =
+        Ended::of(cuddy(&["run", "--", "true"]).env("CUDDY_PRELOAD_LIBRARY", "/nowhere.so"));
     assert!(ended.code == Some(2) && ended.err.contains("/nowhere.so"), "{}", ended.err);
 }
 
@@ -116,7 +127,8 @@ fn the_doctor_says_who_cannot_be_served() {
     assert!(chmod("4755", &place("special")).is_ok_and(|status| status.success()));
     let ended = doctor(place("special").to_str().expect("UTF-8"));
     assert!(ended.code == Some(1) && ended.out.contains("is setuid or setgid"), "{}", ended.out);
-    std::fs::write(place("script"), format!("#!/usr/bin/env {}\n", programs().fixed)).expect("a file");
+    std::fs::write(place("script"), format!("#!/usr/bin/env {}\n", programs().fixed))
+        .expect("a file");
     let ended = doctor(place("script").to_str().expect("UTF-8"));
     assert!(ended.out.contains("it is a script for") && ended.code == Some(1), "{}", ended.out);
     std::fs::write(place("text"), "no program").expect("a file");

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase", tag = "event")]
 enum Line {
     Begin { program: String, process: u32 },
-    End(End),
+    End(Box<End>),
 }
 
 /// The last line of a process: counts of calls, bytes, and nanoseconds.
@@ -77,7 +77,7 @@ pub fn read(file: &Path) -> Result<Vec<Process>, String> {
                 // By exec, a process number begins anew.
                 let last = processes.iter_mut().rev().find(|(number, _)| *number == end.process);
                 if let Some((_, process)) = last {
-                    process.end = Some(end);
+                    process.end = Some(*end);
                 }
             }
         }
