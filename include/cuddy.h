@@ -88,6 +88,21 @@ typedef struct CUstream_st *cuddy_stream;
 // from this one's free memory.
 #define CUDDY_POOL_USE_ON_OOM 1
 
+// A kind of event: nothing that could serve a request was found, after all else was tried. When all
+// callbacks have returned, the search begins again; they are called again as long as it fails and
+// live memory has become less, or a limit was raised. Not told in a captured stream, where a call of
+// the driver's may break the capture.
+#define CUDDY_EVENT_OUT_OF_MEMORY 1
+
+// A kind of event: more memory is reserved than when this was told last.
+#define CUDDY_EVENT_GROWTH 2
+
+// A kind of event: less memory is reserved than when this was told last.
+#define CUDDY_EVENT_RELEASE 4
+
+// In place of a device's number in an event: page-locked host memory.
+#define CUDDY_HOST_MEMORY -3
+
 // What a call of Cuddy returns. Zero is success; numbers never change their meaning.
 //
 // cuddy_last_error() has the sentence that belongs to the last failure on the calling thread.
@@ -298,10 +313,39 @@ typedef struct cuddy_stats {
   uint64_t rung_harvest_count;
   // Misses that got to rung 7: the host waited for the last users of memory.
   uint64_t rung_host_wait_count;
+  // Times that rung 8 was reached: out-of-memory callbacks were called, and the search began again.
+  uint64_t rung_callback_count;
 } cuddy_stats;
 
 // A graph's name, as Cuddy knows it.
 typedef uint64_t cuddy_graph;
+
+// An observer; 0 is none.
+typedef uint64_t cuddy_observer;
+
+// What a callback is told. It lives until the callback returns. Fields are added at the end only.
+typedef struct cuddy_event {
+  // The bytes of this struct: how much of it there is.
+  uint64_t struct_size;
+  // One of CUDDY_EVENT_OUT_OF_MEMORY, CUDDY_EVENT_GROWTH and CUDDY_EVENT_RELEASE.
+  uint32_t kind;
+  // The device's number, or CUDDY_HOST_MEMORY.
+  int32_t device;
+  // Out of memory: bytes asked for. Else: by how many bytes more or fewer are reserved now. Threads
+  // that grow at once may share one event; the sum is exact.
+  uint64_t bytes;
+  // Bytes of live blocks, at that moment.
+  uint64_t allocated;
+  // Bytes held from the driver, at that moment.
+  uint64_t reserved;
+  // The limit; UINT64_MAX when there is none.
+  uint64_t limit;
+  // Out of memory: the stream of the request, as it was passed. Else NULL.
+  cuddy_stream stream;
+} cuddy_event;
+
+// A function of the program's: event is what happened, user what cuddy_observe() was given.
+typedef void (*cuddy_callback)(const struct cuddy_event *event, void *user);
 
 // In place of a pool: the calling thread's current one.
 #define CUDDY_POOL_CURRENT 0
@@ -828,6 +872,45 @@ cuddy_status cuddy_get_option(const char *key, char *buffer, size_t size, size_t
 // Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0), CUDDY_ERROR_FORKED.
 // Thread-safe.
 cuddy_status cuddy_list_options(char *buffer, size_t size, size_t *needed);
+
+// -------------------------------------------------------------------------------------------------
+// Observers
+// -------------------------------------------------------------------------------------------------
+//
+// A program can be called when a request finds no memory, so that it frees something, and when
+// memory is got from the driver or given back to it. A callback runs on the thread whose call it is
+// about, within that call and with no lock of Cuddy's held: it may call any function of Cuddy's,
+// and wait for other threads. What it does itself is told to nobody while it does it: callbacks do not
+// nest, and a request that finds no memory inside one fails. It must return: an exception that leaves
+// it ends the process, and longjmp() out of it leaves it running for ever, so that nobody could wait
+// for its removal. Where nobody observes, and for all that the cache serves, observers cost nothing.
+
+// Asks to be called when certain things happen.
+//
+// observer: where to write the observer's name.
+// kinds:    CUDDY_EVENT_OUT_OF_MEMORY, CUDDY_EVENT_GROWTH and CUDDY_EVENT_RELEASE, or-ed.
+// callback: the function to call, by any thread, and by several at once.
+// user:     passed to it as it is; it must be good until cuddy_unobserve() returns.
+//
+// Observers are called in the order in which they were added.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (observer or callback is NULL, kinds is 0 or has unknown
+// bits), CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
+// Thread-safe; may be called in a callback. Never calls the driver.
+cuddy_status cuddy_observe(cuddy_observer *observer,
+                           uint32_t kinds,
+                           cuddy_callback callback,
+                           void *user);
+
+// Ends that. When it returns, the callback is not running and is never called again: calls that
+// other threads are in are waited for. Called inside any callback it does not wait, since two that
+// removed each other would wait for ever: then calls under way on other threads may still run on.
+//
+// observer: what cuddy_observe() wrote.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (no observer, or removed before), CUDDY_ERROR_FORKED.
+// Thread-safe. The caller must not hold what the callback waits for. Never calls the driver.
+cuddy_status cuddy_unobserve(cuddy_observer observer);
 
 // -------------------------------------------------------------------------------------------------
 // Per-thread default streams

@@ -10,6 +10,7 @@ pub(crate) mod hash;
 pub mod heap;
 pub(crate) mod limbo;
 pub(crate) mod mutants;
+pub(crate) mod observers;
 pub mod options;
 pub(crate) mod owners;
 pub mod process;

@@ -94,6 +94,8 @@ pub struct cuddy_stats {
     pub rung_harvest_count: u64,
     /// Misses that got to rung 7: the host waited for the last users of memory.
     pub rung_host_wait_count: u64,
+    /// Times that rung 8 was reached: out-of-memory callbacks were called, and the search began again.
+    pub rung_callback_count: u64,
 }
 
 impl cuddy_stats {
@@ -137,6 +139,7 @@ impl cuddy_stats {
         rung_fresh_count: 0,
         rung_harvest_count: 0,
         rung_host_wait_count: 0,
+        rung_callback_count: 0,
     };
 
     /// A request of `requested` bytes got a block of `bytes`.
@@ -233,6 +236,7 @@ impl cuddy_stats {
         self.rung_fresh_count = 0;
         self.rung_harvest_count = 0;
         self.rung_host_wait_count = 0;
+        self.rung_callback_count = 0;
     }
 }
 

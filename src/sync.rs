@@ -90,6 +90,12 @@ impl<const RANK: u8> Drop for Rank<RANK> {
     }
 }
 
+/// Proves, in debug builds, that the calling thread holds no lock: code of others comes next.
+pub(crate) fn assert_holds_none() {
+    #[cfg(debug_assertions)]
+    HELD.with(|held| assert!(held.get() == 0, "locks are held: {:b}", held.get()));
+}
+
 thread_local! {
     /// This thread's number; 0 before it has asked. No destructor: usable until the very end.
     static NUMBER: Cell<u64> = const { Cell::new(0) };

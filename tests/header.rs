@@ -196,6 +196,7 @@ fn the_interface_only_grows() {
 #[test]
 fn c_and_rust_see_the_same_structs() {
     use cuddy::abi::memory::{cuddy_block, cuddy_request};
+    use cuddy::abi::observers::cuddy_event;
     use cuddy::abi::pools::cuddy_pool_options;
     use cuddy::stats::cuddy_stats;
     let lines = interface(&Header::read(&text()));
@@ -221,7 +222,8 @@ fn c_and_rust_see_the_same_structs() {
         malloc_count free_count hit_count miss_count harvest_count wait_count retry_count
         out_of_memory_count limbo_block_count driver_call_count crossing_count stream_wait_count
         rung_own_count rung_passed_count rung_growth_count rung_stream_wait_count rung_fresh_count
-        rung_harvest_count rung_host_wait_count);
+        rung_harvest_count rung_host_wait_count rung_callback_count);
+    same!(cuddy_event: struct_size kind device bytes allocated reserved limit stream);
     let fields: usize = Header::read(&text()).structs.values().map(Vec::len).sum();
     assert_eq!(checked, fields, "a struct or a field is missing from the list above");
 }

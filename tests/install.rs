@@ -87,8 +87,15 @@ fn everything_is_in_its_place_and_goes_away_again() {
         output(install(&target, &prefix).args(["--libdir", libdir]));
         // Again, over itself: an upgrade.
         output(install(&target, &prefix).args(["--libdir", libdir]));
-        let mut wanted: Vec<_> =
-            ["bin/cuddy", "include/cuddy.h", "include/simcuda.h"].map(str::to_owned).into();
+        let mut wanted: Vec<_> = [
+            "bin/cuddy",
+            "include/cuddy.h",
+            "include/cuddy.hpp",
+            "include/cuddy_mr.hpp",
+            "include/simcuda.h",
+        ]
+        .map(str::to_owned)
+        .into();
         let libraries = [
             "cmake/cuddy/cuddyConfig.cmake",
             "cmake/cuddy/cuddyConfigVersion.cmake",
@@ -108,6 +115,8 @@ fn everything_is_in_its_place_and_goes_away_again() {
             assert!(installed == fs::read(from).expect("it is built"), "{name}");
         };
         same("include/cuddy.h", Path::new("include/cuddy.h"));
+        same("include/cuddy.hpp", Path::new("bindings/cpp/cuddy.hpp"));
+        same("include/cuddy_mr.hpp", Path::new("bindings/cpp/cuddy_mr.hpp"));
         same("include/simcuda.h", Path::new("tests/simcuda/include/simcuda.h"));
         same(&format!("{libdir}/libcuddy.so"), &library("libcuddy.so"));
         same(&format!("{libdir}/cuddy/libsimcuda.so"), &library("libsimcuda.so"));

@@ -74,6 +74,11 @@ fn stats() {
 }
 
 #[test]
+fn observers() {
+    check("observers.c");
+}
+
+#[test]
 fn limits() {
     check("limits.c");
 }

@@ -6,16 +6,7 @@ mod common;
 use std::fs;
 use std::process::Command;
 
-use common::Folder;
-
-/// The first fenced block of `language` after `heading`.
-fn block<'a>(text: &'a str, heading: &str, language: &str) -> &'a str {
-    let section =
-        text.split_once(heading).unwrap_or_else(|| panic!("no {heading} in the README")).1;
-    let fence = format!("```{language}\n");
-    let body = section.split_once(&fence).unwrap_or_else(|| panic!("no {fence} after {heading}")).1;
-    body.split_once("```").expect("a block ends").0
-}
+use common::{Folder, block};
 
 #[test]
 fn the_program_prints_what_the_readme_says() {

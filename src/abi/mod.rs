@@ -31,4 +31,6 @@ pub mod statistics;
 
 pub mod options;
 
+pub mod observers;
+
 pub mod per_thread;

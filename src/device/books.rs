@@ -41,6 +41,8 @@ pub(super) struct Books {
     pub any_in_use: bool,
     /// Threads that have a tally of this device.
     pub tallies: u32,
+    /// What was reserved when observers were told last.
+    pub reserved_told: u64,
 }
 
 impl Books {

@@ -17,6 +17,7 @@ mod front;
 mod give_back;
 mod grow;
 mod human;
+mod observe;
 mod oom;
 mod open;
 mod order;
@@ -233,7 +234,7 @@ impl Device {
             books.streams.pin(slot);
             books.pools[pool].users += 1;
             drop(books);
-            let served = self.serve_slowly(pool, &request, passing, wait_ms);
+            let served = self.serve_with_help(pool, &request, passing, wait_ms);
             {
                 let books = &mut *self.books.lock();
                 books.streams.unpin(slot);

@@ -96,6 +96,7 @@ impl Device {
             helpers: Vec::new(),
             any_in_use: false,
             tallies: 0,
+            reserved_told: 0,
         };
         Ok(Self {
             id,

@@ -3,6 +3,7 @@
 //! knowledge that the context is still the one that our memory belongs to.
 
 use super::books::Books;
+use super::observe::News;
 use super::pools::Claimed;
 use super::wait::{Until, Wait};
 use super::{Device, GROWTH, Growing, Store};
@@ -27,6 +28,8 @@ pub(super) struct Work<'d> {
     pub passing: Option<(StreamSlot, usize)>,
     generation: u64,
     growth: Option<Guard<'d, Growing, GROWTH>>,
+    /// The last field: what it tells is told when the turn has let go of everything.
+    _news: News<'d>,
 }
 
 /// How a wait ended.
@@ -71,7 +74,14 @@ impl<'d> Work<'d> {
             return Ok(Turn::Reset);
         }
         let growth = Some(growth);
-        Ok(Turn::Mine(Self { device, inside: entered?, passing, generation, growth }))
+        Ok(Turn::Mine(Self {
+            device,
+            inside: entered?,
+            passing,
+            generation,
+            growth,
+            _news: News(device),
+        }))
     }
 
     /// What misses change.

@@ -9,6 +9,7 @@
 mod configuration;
 mod facts;
 mod graphs;
+mod observers;
 mod pools;
 mod start;
 
@@ -25,6 +26,10 @@ use crate::types::{Address, DeviceId, PoolId};
 pub use self::configuration::{option, options, rejected_options, set_option};
 pub use self::facts::{DeviceFacts, device_count, device_facts, driver_calls, driver_version};
 pub use self::graphs::{graph_begin, graph_destroy, graph_end};
+pub use self::observers::{
+    EVENT_GROWTH, EVENT_OUT_OF_MEMORY, EVENT_RELEASE, HOST_MEMORY, unobserve,
+};
+pub(crate) use self::observers::{Event, observe};
 pub use self::pools::{
     CURRENT_POOL, DEFAULT_POOL, PoolOptions, pool_create, pool_destroy, pool_empty_cache, pool_pop,
     pool_push, pool_reset_peaks, pool_set_limit, pool_stats, pool_trim,

@@ -46,6 +46,22 @@ pub fn skipped(what: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "\nSKIPPED: {what}: {why}\n");
 }
 
+/// The first fenced block of `language` after `heading`.
+pub fn block<'a>(text: &'a str, heading: &str, language: &str) -> &'a str {
+    let section = text.split_once(heading).unwrap_or_else(|| panic!("no {heading} in the text")).1;
+    let fence = format!("```{language}\n");
+    let body = section.split_once(&fence).unwrap_or_else(|| panic!("no {fence} after {heading}")).1;
+    body.split_once("```").expect("a block ends").0
+}
+
+/// The text with another body in that block.
+pub fn with_block(text: &str, heading: &str, language: &str, body: &str) -> String {
+    let old = block(text, heading, language);
+    // `block` lies in `text`, so their addresses tell where.
+    let at = old.as_ptr() as usize - text.as_ptr() as usize;
+    format!("{}{body}{}", &text[..at], &text[at + old.len()..])
+}
+
 /// A library that this build made, beside the running test.
 pub fn library(name: &str) -> PathBuf {
     let path = env::current_exe().expect("a test has a path").with_file_name(name);

@@ -263,6 +263,7 @@ pub fn memory_only(stats: cuddy_stats) -> cuddy_stats {
         rung_fresh_count: 0,
         rung_harvest_count: 0,
         rung_host_wait_count: 0,
+        rung_callback_count: 0,
         ..stats
     }
 }

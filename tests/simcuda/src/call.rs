@@ -223,14 +223,23 @@ impl Call {
         let fault = self.faults.on_call(name);
         let result = match fault {
             Some((code, false)) => code,
-            Some((code, true)) => body(&mut self).err().unwrap_or(code),
-            None => body(&mut self).err().unwrap_or(0),
+            Some((code, true)) => self.gated(body).err().unwrap_or(code),
+            None => self.gated(body).err().unwrap_or(0),
         };
         self.charge(page, result);
         self.drain();
+        if !self.graphs.leaving.is_empty() {
+            crate::api::graph_exec::settle(&mut self);
+        }
         let spent = self.engine.now_ns().saturating_sub(began);
         self.books.driver_ns += spent;
         result
+    }
+
+    #[inline]
+    fn gated(&mut self, body: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
+        self.may_call()?;
+        body(self)
     }
 
     /// Says how many bytes this call is about.

@@ -55,6 +55,11 @@ fn worker(job: Job) {
     }
 }
 
+/// Runs a function of the program that no work waits for.
+pub fn apart(function: HostFunction) {
+    worker(Job { op: OpKey::NONE, task: Task::Function(function), generation: 0 });
+}
+
 impl Job {
     fn run(self) {
         match self.task {
@@ -69,6 +74,9 @@ impl Job {
                 call_function(function);
                 in_host_function(false);
             }
+        }
+        if self.op == OpKey::NONE {
+            return;
         }
         let mut call = Call::internal("a host function");
         if call.generation == self.generation {

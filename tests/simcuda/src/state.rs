@@ -6,8 +6,10 @@
 use crate::books::Books;
 use crate::by_handle::ByHandle;
 use crate::config::Config;
+use crate::engine::capture::Captures;
 use crate::engine::{ContextKey, Engine, EventKey, OpKey, StreamKey, StreamKind, ThreadKey};
 use crate::faults::Faults;
+use crate::graphs::Graphs;
 use crate::kernels::Kernels;
 use crate::memory::Memory;
 use crate::memory::table::Kind;
@@ -138,6 +140,15 @@ pub struct Thread {
     key: Option<ThreadKey>,
 }
 
+/// The nodes that the next node of a stream comes after, and the data of those edges.
+#[derive(Debug, Default)]
+pub struct Shown {
+    /// Nodes.
+    pub nodes: Box<[u64]>,
+    /// `CUgraphEdgeData`, all zero.
+    pub edges: Box<[u64]>,
+}
+
 /// Everything.
 pub struct State {
     /// The machine asked for.
@@ -160,6 +171,12 @@ pub struct State {
     pub modules: Slots<Module>,
     /// Functions.
     pub functions: Slots<Function>,
+    /// Streams that are being captured.
+    pub captures: Captures,
+    /// What `cuStreamGetCaptureInfo` shows, by stream: the driver's own arrays.
+    pub shown: HashMap<StreamKey, Shown>,
+    /// Graphs.
+    pub graphs: Graphs,
     /// Libraries.
     pub libraries: Slots<Library>,
     /// Their kernels.
@@ -206,6 +223,9 @@ impl State {
             events: Slots::new(2),
             modules: Slots::new(3),
             functions: Slots::new(4),
+            captures: Captures::default(),
+            shown: HashMap::new(),
+            graphs: Graphs::default(),
             libraries: Slots::new(20),
             library_kernels: Slots::new(21),
             memory: Memory::empty(),
@@ -330,6 +350,9 @@ impl State {
     /// Ends a context whose work is done: its streams, events, modules and allocations go with it.
     pub fn destroy_context(&mut self, handle: u64) {
         let Some(context) = self.contexts.remove(&handle) else { return };
+        for graph in self.captures.context_gone(handle) {
+            self.graphs.remove(graph);
+        }
         for mapping in self.memory.of_context(handle) {
             let gone = match mapping.kind {
                 Kind::Imported => self.memory.remove_import(mapping.start),
@@ -363,6 +386,9 @@ impl State {
             "events" => Some(self.events.count() as u64),
             "contexts" => Some(self.contexts.len() as u64),
             "modules" => Some(self.modules.count() as u64),
+            "graphs" => Some(self.graphs.graphs.count() as u64),
+            "graph_execs" => Some(self.graphs.execs.count() as u64),
+            "user_objects" => Some(self.graphs.objects.count() as u64),
             "libraries" => Some(self.libraries.count() as u64),
             _ => self.memory.count(what),
         }

@@ -77,7 +77,7 @@ impl Call {
             let (key, id, context) = (stream.key, stream.id, stream.context);
             self.healthy(context)?;
             let device = self.contexts[&context].device;
-            return Ok(StreamRef { key, id, context, device });
+            return self.usable(StreamRef { key, id, context, device });
         }
         let device = self.contexts[&current].device;
         let (key, id) = if per_thread {
@@ -85,7 +85,7 @@ impl Call {
         } else {
             self.contexts[&current].legacy
         };
-        Ok(StreamRef { key, id, context: current, device })
+        self.usable(StreamRef { key, id, context: current, device })
     }
 
     fn per_thread_stream(&mut self, context: u64) -> (StreamKey, u64) {
@@ -111,6 +111,10 @@ impl Call {
         duration_ns: u64,
         label: impl FnOnce() -> String,
     ) -> OpKey {
+        if self.is_capturing(stream) {
+            self.write_down(stream, body, duration_ns, label());
+            return OpKey::NONE;
+        }
         let engine = !matches!(body, Body::Kernel(_) | Body::Declared(_));
         let actor = Actor { device: stream.device, context: stream.context, engine };
         let on = self.engine.checker_ref().is_on();

@@ -25,7 +25,9 @@ pub mod code {
     pub const ALREADY_MAPPED: Code = 208;
     pub const UNSUPPORTED_LIMIT: Code = 215;
     pub const FILE_NOT_FOUND: Code = 301;
+    pub const OPERATING_SYSTEM: Code = 304;
     pub const INVALID_HANDLE: Code = 400;
+    pub const ILLEGAL_STATE: Code = 401;
     pub const NOT_FOUND: Code = 500;
     pub const NOT_READY: Code = 600;
     pub const ILLEGAL_ADDRESS: Code = 700;
@@ -37,6 +39,16 @@ pub mod code {
     pub const HOST_MEMORY_NOT_REGISTERED: Code = 713;
     pub const NOT_PERMITTED: Code = 800;
     pub const NOT_SUPPORTED: Code = 801;
+    pub const CAPTURE_UNSUPPORTED: Code = 900;
+    pub const CAPTURE_INVALIDATED: Code = 901;
+    pub const CAPTURE_MERGE: Code = 902;
+    pub const CAPTURE_UNMATCHED: Code = 903;
+    pub const CAPTURE_UNJOINED: Code = 904;
+    pub const CAPTURE_ISOLATION: Code = 905;
+    pub const CAPTURE_IMPLICIT: Code = 906;
+    pub const CAPTURED_EVENT: Code = 907;
+    pub const CAPTURE_WRONG_THREAD: Code = 908;
+    pub const GRAPH_UPDATE_FAILURE: Code = 910;
     pub const UNKNOWN: Code = 999;
 }
 
@@ -119,6 +131,32 @@ pub struct LaunchConfig {
     pub stream: u64,
     pub attributes: u64,
     pub attribute_count: u32,
+}
+
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InstantiateParameters {
+    /// `CUgraphInstantiate_flags`.
+    pub flags: u64,
+    /// Where an upload is queued.
+    pub upload_stream: u64,
+    /// Out: the node at fault.
+    pub error_node: u64,
+    /// Out: `CUgraphInstantiateResult`.
+    pub result: i32,
+}
+
+/// `CUgraphExecUpdateResultInfo`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpdateResult {
+    /// `CUgraphExecUpdateResult`.
+    pub result: i32,
+    /// The node at fault.
+    pub error_node: u64,
+    /// The other end of an edge at fault.
+    pub error_from_node: u64,
 }
 
 /// `CUmemPoolProps`.

@@ -22,7 +22,7 @@ pub struct Work {
 }
 
 /// What is done.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Body {
     /// Rows of a repeated value of 1, 2 or 4 bytes.
     Fill {

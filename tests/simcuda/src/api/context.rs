@@ -197,6 +197,7 @@ fn pop(call: &mut Call, context: *mut u64) -> Outcome {
 }
 
 fn synchronize(call: &mut Call, context: u64) -> Outcome {
+    call.no_capture_in(context)?;
     call.wait(Target::Context(call.contexts[&context].key));
     super::pool::synchronised(call);
     call.healthy(context)

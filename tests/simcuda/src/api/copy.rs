@@ -130,8 +130,10 @@ fn copy(
     require(ends(to).is_some() && ends(from).is_some(), code::INVALID_VALUE)?;
     let device = |p: Plane| call.memory.is_device_address(p.at);
     let within_devices = device(to) && device(from);
-    let must_wait = is_pageable(call, to.at) || !asynchronous && !within_devices;
-    let staged = is_pageable(call, from.at).then(|| stage(from, width, rows));
+    // A graph's copy reads and writes what is there when the graph runs.
+    let now = !call.is_capturing(&stream);
+    let must_wait = now && (is_pageable(call, to.at) || !asynchronous && !within_devices);
+    let staged = (now && is_pageable(call, from.at)).then(|| stage(from, width, rows));
     let name = call.function;
     let (source, pitch) = (from.at, from.pitch);
     let from = if staged.is_some() { Plane { at: 0, pitch: width } } else { from };

@@ -4,6 +4,7 @@ use super::context::given_or_current;
 use super::{exports, put, require, wanted};
 use crate::call::Call;
 use crate::engine::{EventKey, Status, Target};
+use crate::graphs::Node;
 use crate::hand_off::LOOK;
 use crate::memory::ipc::SharedEvent;
 use crate::state::Event;
@@ -66,12 +67,14 @@ exports! {
     fn cuCtxRecordEvent(context: u64, event: u64) |call| {
         let context = given_or_current(call, context)?;
         call.healthy(context)?;
+        call.no_capture_in(context)?;
         let owner = call.contexts[&context].key;
         let event = call.events.get_mut(event).ok_or(code::INVALID_HANDLE)?;
         require(event.context == context, code::INVALID_HANDLE)?;
         require(event.shared.is_none(), code::NOT_SUPPORTED)?;
         event.recorded = true;
         let (event, thread) = (event.key, call.key());
+        call.captures.forget_event(event);
         call.engine.record_context(thread, event, owner);
         Ok(())
     };
@@ -82,6 +85,10 @@ exports! {
         let event = call.events.get(event).ok_or(code::INVALID_HANDLE)?;
         require(event.shared.is_none(), code::NOT_SUPPORTED)?;
         let event = event.key;
+        if let Some(capture) = call.captures.recorded_in(event) {
+            return Err(call.spoil_captures(capture.as_slice(), code::CAPTURE_UNSUPPORTED));
+        }
+        call.no_capture_in(context)?;
         let thread = call.key();
         call.engine.wait_event_context(thread, owner, event);
         Ok(())
@@ -93,12 +100,14 @@ fn find(call: &mut Call, event: u64) -> Result<(EventKey, u64), Code> {
     let event = call.events.get(event).ok_or(code::INVALID_HANDLE)?;
     let (key, context) = (event.key, event.context);
     call.healthy(context)?;
+    call.event_is_free(key)?;
     Ok((key, context))
 }
 
 fn destroy(call: &mut Call, event: u64) -> Outcome {
     call.started()?;
     let event = call.events.remove(event).ok_or(code::INVALID_HANDLE)?;
+    call.captures.forget_event(event.key);
     call.engine.destroy_event(event.key);
     event.shared.iter().for_each(SharedEvent::destroy);
     Ok(())
@@ -125,11 +134,19 @@ fn publish(call: &mut Call, stream: &StreamRef, shared: SharedEvent) {
 
 fn record(call: &mut Call, event: u64, stream: u64, flags: u32) -> Outcome {
     let stream = call.stream(stream)?;
-    require(flags & !1 == 0, code::INVALID_VALUE)?;
-    let event = call.events.get_mut(event).ok_or(code::INVALID_HANDLE)?;
-    require(event.context == stream.context, code::INVALID_HANDLE)?;
-    event.recorded = true;
-    let (event, shared, thread) = (event.key, event.shared.clone(), call.key());
+    let capturing = call.is_capturing(&stream);
+    require(flags == 0 || flags == 1 && capturing, code::INVALID_VALUE)?;
+    let found = call.events.get_mut(event).ok_or(code::INVALID_HANDLE)?;
+    require(found.context == stream.context, code::INVALID_HANDLE)?;
+    if flags == 1 {
+        return call.capture_node(&stream, Node::EventRecord(event)).map(|_| ());
+    }
+    found.recorded = true;
+    let (event, shared, thread) = (found.key, found.shared.clone(), call.key());
+    call.captures.record(stream.key, event);
+    if capturing {
+        return Ok(());
+    }
     call.engine.record(thread, event, stream.key);
     if let Some(shared) = shared {
         publish(call, &stream, shared);

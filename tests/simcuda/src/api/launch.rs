@@ -3,6 +3,7 @@
 use super::function::{self, DYNAMIC_SHARED};
 use super::{exports, get, require};
 use crate::call::Call;
+use crate::graphs::KernelCall;
 use crate::kernels::Launch;
 use crate::types::{Code, LaunchConfig, Outcome, code};
 use crate::work::{Body, KERNEL_NS, Kernel, signature};
@@ -60,10 +61,23 @@ fn launch(
     };
     let values = if extra.is_null() { listed(parameters, widths)? } else { packed(extra, widths)? };
     let kernel = Kernel::new(&name, &values);
+    let capture = call.is_capturing(&stream).then(|| KernelCall {
+        function,
+        grid,
+        block,
+        shared,
+        values: values.clone().into(),
+        pointers: Box::default(),
+    });
     let label = || {
         let shown: Vec<_> = values.iter().map(|v| format!("{v:#x}")).collect();
         format!("kernel {name}({})", shown.join(", "))
     };
+    if capture.is_some() {
+        let (body, ns) = (Body::Kernel(kernel), kernel.duration_ns());
+        call.write_down_kernel(&stream, body, ns, label(), capture);
+        return Ok(());
+    }
     call.submit(&stream, Body::Kernel(kernel), kernel.duration_ns(), label);
     Ok(())
 }

@@ -13,6 +13,7 @@
 
 use crate::types::{Code, Outcome, code};
 
+pub mod capture;
 pub mod context;
 pub mod copy;
 pub mod device;
@@ -21,6 +22,8 @@ pub mod error_names;
 pub mod event;
 pub mod fill;
 pub mod function;
+pub mod graph;
+pub mod graph_exec;
 pub mod host;
 pub mod init;
 pub mod ipc;

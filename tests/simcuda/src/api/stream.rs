@@ -1,11 +1,14 @@
 //! Streams, and the host functions that run in them.
 
+use super::capture::discard;
 use super::context::GREATEST_PRIORITY;
 use super::event::foreign;
 use super::{exports, put, put_if, require, wanted};
 use crate::call::Call;
 use crate::engine::{Status, StreamKind, Target};
+use crate::graphs::Node;
 use crate::state::Stream;
+use crate::submit::StreamRef;
 use crate::types::{Outcome, code};
 use crate::work::{Body, HostFunction};
 
@@ -32,16 +35,7 @@ exports! {
     };
     fn cuStreamWaitEvent, fn cuStreamWaitEvent_ptsz (stream: u64, event: u64, flags: u32) |call| {
         let stream = call.stream(stream)?;
-        require(flags & !1 == 0, code::INVALID_VALUE)?;
-        if let Some((shared, record)) = foreign(call, event)? {
-            let label = || format!("a wait for record {record} of another process's event");
-            call.submit(&stream, Body::Await(shared, record), 0, label);
-            return Ok(());
-        }
-        let event = call.events.get(event).ok_or(code::INVALID_HANDLE)?.key;
-        let key = call.key();
-        call.engine.wait_event(key, stream.key, event);
-        Ok(())
+        wait_event(call, &stream, event, flags)
     };
     fn cuStreamGetId, fn cuStreamGetId_ptsz (stream: u64, id: *mut u64) |call| {
         let stream = call.stream(stream)?;
@@ -69,10 +63,6 @@ exports! {
     fn cuStreamGetPriority, fn cuStreamGetPriority_ptsz (stream: u64, priority: *mut i32) |call| {
         call.stream(stream)?;
         put(priority, call.streams.get(stream).map_or(0, |s| s.priority))
-    };
-    fn cuStreamIsCapturing, fn cuStreamIsCapturing_ptsz (stream: u64, status: *mut i32) |call| {
-        call.stream(stream)?;
-        put(status, 0)
     };
     fn cuLaunchHostFunc, fn cuLaunchHostFunc_ptsz (stream: u64, f: u64, data: u64) |call| {
         let stream = call.stream(stream)?;
@@ -108,10 +98,35 @@ fn create(call: &mut Call, to: *mut u64, flags: u32, priority: i32) -> Outcome {
     put(to, handle)
 }
 
+/// Outside a capture the wait is the stream's; inside it is an edge, or a node if it is `flags`
+/// 1, "external": for an event that has nothing to do with the capture.
+fn wait_event(call: &mut Call, stream: &StreamRef, event: u64, flags: u32) -> Outcome {
+    let capturing = call.is_capturing(stream);
+    require(flags == 0 || flags == 1 && capturing, code::INVALID_VALUE)?;
+    let found = call.events.get(event).ok_or(code::INVALID_HANDLE)?;
+    let (key, recorded) = (found.key, found.recorded);
+    if flags == 1 {
+        return call.capture_node(stream, Node::EventWait(event)).map(|_| ());
+    }
+    if !capturing && let Some((shared, record)) = foreign(call, event)? {
+        let label = || format!("a wait for record {record} of another process's event");
+        call.submit(stream, Body::Await(shared, record), 0, label);
+        return Ok(());
+    }
+    if !call.capture_wait(stream, key, recorded)? && !capturing {
+        let thread = call.key();
+        call.engine.wait_event(thread, stream.key, key);
+    }
+    Ok(())
+}
+
 /// The handle is free at once; queued work still runs.
 fn destroy(call: &mut Call, stream: u64) -> Outcome {
     call.started()?;
     let stream = call.streams.remove(stream).ok_or(code::INVALID_HANDLE)?;
+    if let Some(ended) = call.captures.stream_gone(stream.key) {
+        discard(call, ended.graph);
+    }
     call.engine.destroy_stream(stream.key);
     Ok(())
 }

@@ -28,7 +28,7 @@ const PLACE_BITS: u32 = 28;
 
 impl OpKey {
     /// Stands for no operation; always done.
-    pub(super) const NONE: Self = Self(0);
+    pub const NONE: Self = Self(0);
 
     pub(super) fn new(number: u64, place: usize) -> Self {
         assert!(place < 1 << PLACE_BITS && number < 1 << (64 - PLACE_BITS), "too many operations");

@@ -14,6 +14,7 @@
 //! The engine is pure: no memory, no CUDA types, no threads. One lock of the caller's protects it.
 #![forbid(unsafe_code)]
 
+pub mod capture;
 mod fast_hash;
 mod keys;
 mod pending;

@@ -122,6 +122,11 @@ impl<W, F: Flaw> Engine<W, F> {
         StreamKey(key)
     }
 
+    /// The kind of a stream; None if it is gone.
+    pub fn stream_kind(&self, stream: StreamKey) -> Option<StreamKind> {
+        self.streams.get(&stream.0).map(|s| s.kind)
+    }
+
     /// Queued work still runs, and context waits and the legacy stream still wait for it.
     pub fn destroy_stream(&mut self, stream: StreamKey) {
         let Some(s) = self.streams.get_mut(&stream.0).filter(|s| s.alive) else { return };

@@ -85,6 +85,9 @@ impl<W, F: Flaw> Engine<W, F> {
     }
 
     fn await_op(&mut self, wait: &mut Wait, op: OpKey) {
+        if op == OpKey::NONE {
+            return;
+        }
         let is_tail = |key: &u64| self.streams.get(key).is_some_and(|s| s.tail == op);
         let last = Some(self.last_stream).filter(is_tail);
         match last.or_else(|| self.streams.keys().copied().find(is_tail)) {

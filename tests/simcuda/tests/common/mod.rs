@@ -163,6 +163,48 @@ driver! {
     cuStreamGetPriority(stream: u64, priority: *mut i32);
     cuStreamIsCapturing(stream: u64, status: *mut i32);
     cuStreamBeginCapture_v2(stream: u64, mode: i32);
+    cuStreamBeginCapture_v2_ptsz(stream: u64, mode: i32);
+    cuStreamBeginCaptureToGraph(
+        stream: u64, graph: u64, nodes: *const u64, data: *const u64, count: usize, mode: i32
+    );
+    cuStreamEndCapture(stream: u64, graph: *mut u64);
+    cuStreamGetCaptureInfo_v2(
+        stream: u64, status: *mut i32, id: *mut u64, graph: *mut u64, nodes: *mut *const u64, count: *mut usize
+    );
+    cuStreamUpdateCaptureDependencies(stream: u64, nodes: *const u64, count: usize, flags: u32);
+    cuGraphCreate(graph: *mut u64, flags: u32);
+    cuGraphDestroy(graph: u64);
+    cuGraphClone(clone: *mut u64, graph: u64);
+    cuGraphGetNodes(graph: u64, nodes: *mut u64, count: *mut usize);
+    cuGraphGetRootNodes(graph: u64, nodes: *mut u64, count: *mut usize);
+    cuGraphGetEdges(graph: u64, from: *mut u64, to: *mut u64, count: *mut usize);
+    cuGraphNodeGetType(node: u64, kind: *mut i32);
+    cuGraphNodeFindInClone(found: *mut u64, original: u64, clone: u64);
+    cuGraphNodeGetDependencies(node: u64, nodes: *mut u64, count: *mut usize);
+    cuGraphNodeGetDependencies_v2(node: u64, nodes: *mut u64, data: *mut u64, count: *mut usize);
+    cuGraphNodeGetDependentNodes(node: u64, nodes: *mut u64, count: *mut usize);
+    cuGraphAddDependencies(graph: u64, from: *const u64, to: *const u64, count: usize);
+    cuGraphAddDependencies_v2(graph: u64, from: *const u64, to: *const u64, data: *const u64, count: usize);
+    cuGraphRemoveDependencies(graph: u64, from: *const u64, to: *const u64, count: usize);
+    cuGraphDestroyNode(node: u64);
+    cuGraphDebugDotPrint(graph: u64, path: *const c_char, flags: u32);
+    cuGraphInstantiate_v2(exec: *mut u64, graph: u64, error: *mut u64, log: *mut u8, room: usize);
+    cuGraphInstantiateWithParams(exec: *mut u64, graph: u64, parameters: *mut [u64; 4]);
+    cuGraphExecGetFlags(exec: u64, flags: *mut u64);
+    cuGraphUpload(exec: u64, stream: u64);
+    cuGraphNodeSetEnabled(exec: u64, node: u64, on: u32);
+    cuGraphNodeGetEnabled(exec: u64, node: u64, on: *mut u32);
+    cuGraphExecUpdate(exec: u64, graph: u64, error: *mut u64, result: *mut i32);
+    cuGraphInstantiateWithFlags(exec: *mut u64, graph: u64, flags: u64);
+    cuGraphLaunch(exec: u64, stream: u64);
+    cuGraphExecDestroy(exec: u64);
+    cuGraphExecUpdate_v2(exec: u64, graph: u64, result: *mut [u64; 3]);
+    cuUserObjectCreate(object: *mut u64, pointer: u64, destroy: u64, references: u32, flags: u32);
+    cuUserObjectRetain(object: u64, count: u32);
+    cuUserObjectRelease(object: u64, count: u32);
+    cuGraphRetainUserObject(graph: u64, object: u64, count: u32, flags: u32);
+    cuGraphReleaseUserObject(graph: u64, object: u64, count: u32);
+    cuEventRecordWithFlags(event: u64, stream: u64, flags: u32);
     cuLaunchHostFunc(stream: u64, f: u64, data: u64);
     cuStreamAddCallback(stream: u64, f: u64, data: u64, flags: u32);
     cuEventCreate(event: *mut u64, flags: u32);
