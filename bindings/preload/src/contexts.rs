@@ -52,6 +52,30 @@ pub unsafe fn primary_end(
     }
 }
 
+/// `cuCtxSynchronize`: what was freed before it is in use by nothing after it.
+///
+/// # Safety
+/// As cuda.h says.
+pub unsafe fn synchronize(home: &Home, real: unsafe extern "C" fn() -> c_int) -> c_int {
+    let context = if is_forked() { None } else { home.current() };
+    let sealed = context.and_then(|context| {
+        let mut books = books();
+        // Other contexts may use this one's memory: those are not waited for.
+        let alone = books.users_of(context).len() == 1;
+        let epoch = if alone { books.cache.seal(context) } else { None };
+        epoch.map(|epoch| (context, epoch))
+    });
+    // SAFETY: takes no arguments.
+    let code = unsafe { real() };
+    if let Some((context, epoch)) = sealed {
+        match code {
+            0 => books().cache.passed(context, epoch),
+            _ => books().cache.unseal(context, epoch),
+        }
+    }
+    code
+}
+
 /// `cuCtxEnablePeerAccess`: from now on the current context's work may use the peer's memory.
 ///
 /// # Safety

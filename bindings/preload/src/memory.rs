@@ -144,7 +144,7 @@ fn introduce(home: &Home, context: usize) -> bool {
 }
 
 /// The current context, known to the books.
-fn context(home: &Home) -> Option<usize> {
+pub fn context(home: &Home) -> Option<usize> {
     let context = home.current()?;
     let known = books().cache.device_of(context).is_some();
     (known || introduce(home, context)).then_some(context)
@@ -211,8 +211,10 @@ unsafe fn fresh(
     };
     let mut capacity = capacity_of(bytes as u64);
     let mut code = ask(capacity);
-    if code == OUT_OF_MEMORY && (give_back(home, context) || capacity != bytes as u64) {
-        code = ask(capacity);
+    if code == OUT_OF_MEMORY {
+        if give_back(home, context) {
+            code = ask(capacity);
+        }
         if code == OUT_OF_MEMORY && capacity != bytes as u64 {
             capacity = bytes as u64;
             code = ask(capacity);
@@ -243,7 +245,8 @@ unsafe fn fresh(
 pub fn give_back(home: &Home, context: usize) -> bool {
     let mut books = books();
     let Some(device) = books.cache.device_of(context) else { return false };
-    let victims = books.cache.flush(device, captures::any());
+    // Also while something captures: a thread that may allocate then may free, too.
+    let victims = books.cache.flush(device, false);
     drop(books);
     free_all(home, &victims);
     pools::trim(home, device) || !victims.is_empty()

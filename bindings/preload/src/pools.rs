@@ -6,7 +6,7 @@ use std::ffi::c_int;
 
 use crate::captures;
 use crate::doors::Home;
-use crate::memory::{books, is_forked, settings, with_rescue};
+use crate::memory::{books, context, is_forked, settings, with_rescue};
 use crate::report::{Door, note};
 use crate::settings::{Async, Mode};
 use crate::table::{Address, Opaque};
@@ -57,7 +57,7 @@ fn raise(home: &Home) {
     if is_forked() || settings().pool == Async::Off || settings().mode == Mode::Off {
         return;
     }
-    let Some(context) = home.current() else { return };
+    let Some(context) = context(home) else { return };
     if captures::any() || !books().pools.seen.insert(context) {
         return;
     }
@@ -72,9 +72,7 @@ fn raise(home: &Home) {
     let handle = std::ptr::with_exposed_provenance_mut(pool);
     // SAFETY: a pool of the driver's, and this attribute is a 64-bit number.
     if unsafe { set(handle, RELEASE_THRESHOLD, (&raw mut value).cast()) } == 0 {
-        let mut books = books();
-        books.cache.introduce(context, device, settings().cap_of(total));
-        books.pools.raised.insert(device, pool);
+        books().pools.raised.insert(device, pool);
     }
 }
 

@@ -252,6 +252,7 @@ driver! {
             => contexts::primary_end;
         cuDevicePrimaryCtxReset_v2 = cuDevicePrimaryCtxReset 11000 DEFAULT (device: c_int)
             => contexts::primary_end;
+        cuCtxSynchronize = cuCtxSynchronize 2000 DEFAULT () => contexts::synchronize;
         cuCtxEnablePeerAccess = cuCtxEnablePeerAccess 4000 DEFAULT (peer: Opaque, flags: u32)
             => contexts::enable_peer;
     }
@@ -261,7 +262,6 @@ driver! {
         cuCtxPushCurrent_v2(Opaque);
         cuCtxPopCurrent_v2(*mut Opaque);
         cuCtxGetDevice(*mut c_int);
-        cuCtxSynchronize();
         cuCtxRecordEvent(Opaque, Opaque);
         cuEventCreate(*mut Opaque, u32);
         cuEventQuery(Opaque);

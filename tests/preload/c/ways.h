@@ -48,7 +48,24 @@ typedef unsigned long long CUdeviceptr;
     F(cuStreamSynchronize, cuStreamSynchronize, 2000, (void *))                                    \
     F(cuStreamBeginCapture, cuStreamBeginCapture_v2, 10010, (void *, int))                         \
     F(cuStreamEndCapture, cuStreamEndCapture, 10000, (void *, void **))                            \
-    F(cuGraphDestroy, cuGraphDestroy, 10000, (void *))
+    F(cuGraphDestroy, cuGraphDestroy, 10000, (void *))                                             \
+    F(cuStreamIsCapturing, cuStreamIsCapturing, 10000, (void *, int *))                            \
+    F(cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph, 12030,                             \
+      (void *, void *, void *, void *, size_t, int))                                               \
+    F(cuGraphCreate, cuGraphCreate, 10000, (void **, unsigned))                                    \
+    F(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 4000, (void *, unsigned))                      \
+    F(cuCtxDisablePeerAccess, cuCtxDisablePeerAccess, 4000, (void *))                              \
+    F(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, 11020,                                     \
+      (CUdeviceptr *, size_t, void *, void *))                                                     \
+    F(cuMemCreate, cuMemCreate, 10020, (unsigned long long *, size_t, const void *, unsigned long long)) \
+    F(cuMemRelease, cuMemRelease, 10020, (unsigned long long))                                     \
+    F(cuArrayCreate, cuArrayCreate_v2, 3020, (void **, const void *))                              \
+    F(cuMemGetHandleForAddressRange, cuMemGetHandleForAddressRange, 11070,                         \
+      (void *, CUdeviceptr, size_t, int, unsigned long long))                                      \
+    F(cuEventCreate, cuEventCreate, 2000, (void **, unsigned))                                     \
+    F(cuEventRecord, cuEventRecord, 2000, (void *, void *))                                        \
+    F(cuStreamWaitEvent, cuStreamWaitEvent, 3020, (void *, void *, unsigned))                      \
+    F(cuEventDestroy, cuEventDestroy_v2, 4000, (void *))
 
 #define DECLARE(name, symbol, version, arguments) static int(*name) arguments;
 FUNCTIONS(DECLARE)
