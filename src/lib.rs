@@ -9,7 +9,8 @@ mod graphs;
 pub(crate) mod hash;
 pub mod heap;
 pub(crate) mod limbo;
-pub(crate) mod mutants;
+#[doc(hidden)]
+pub mod mutants;
 pub(crate) mod observers;
 pub mod options;
 pub(crate) mod owners;

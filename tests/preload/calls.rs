@@ -32,7 +32,7 @@ fn a_hundred_thousand_calls_answer_the_same() {
         command.env("SIMCUDA_DEVICES", "2").env("SIMCUDA_MEMORY", "256MiB").args(words);
         command
     };
-    let mut lines = |command| {
+    let lines = |command| {
         let ended = common::run(&mut settle(command));
         // The simulator says on stderr which calls it does not simulate.
         assert_eq!(ended.code, Some(0), "{}", ended.err);

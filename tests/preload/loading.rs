@@ -44,11 +44,14 @@ fn another_interposer_before_and_behind() {
 #[test]
 fn plugins_namespaces_and_the_next_library() {
     let place = Place::new();
-    let plugin = place.build("plugin.c", "libplugin.so", &["-shared", "-fPIC"]);
-    let first = place.build("plugin.c", "libfirst.so", &["-shared", "-fPIC"]);
-    let program = place.compile("loading.c", &["-l:libfirst.so", "-l:libplugin.so"]);
+    let plugin = place.build("plugin.c", "libopened.so", &["-shared", "-fPIC"]);
+    // Two that are linked, the second behind the first.
+    for name in ["libplugin.so", "libfirst.so"] {
+        place.build("plugin.c", name, &["-shared", "-fPIC"]);
+    }
+    let program =
+        place.compile("loading.c", &["-Wl,--no-as-needed", "-l:libfirst.so", "-l:libplugin.so"]);
     let ours = place.file("libcuddy_preload.so");
-    let _ = first;
     let run = |libraries: &[&Path], what: &str| -> Said {
         let mut command = with_libraries(place.plain(&program), libraries);
         command.env("PLUGIN", &plugin).env("CUDDY_PRELOAD", "mode:strict").arg(what);

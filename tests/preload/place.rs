@@ -59,6 +59,8 @@ impl Place {
         let mut command = Command::new(program);
         command.env_clear().env("PATH", "/usr/bin:/bin").env("LD_LIBRARY_PATH", self.0.path());
         command.env("SIMCUDA_MEMORY", "1GiB").env("SIMCUDA_CHECKER", "log");
+        // A deliberate fault, if one is asked for.
+        command.envs(std::env::var_os("CUDDY_MUTANT").map(|fault| ("CUDDY_MUTANT", fault)));
         command
     }
 

@@ -5,6 +5,8 @@
 
 use std::ffi::{c_int, c_void};
 
+use cuddy::mutants::mutant;
+
 use crate::cache::Place;
 use crate::doors::Home;
 use crate::memory::{NOBODYS, books, is_forked};
@@ -25,7 +27,7 @@ fn look(address: Address) -> Place {
 
 /// The address to ask the driver for.
 fn asked_for(place: Place, address: Address) -> Address {
-    if place == Place::Dead { NOBODYS } else { address }
+    if place == Place::Dead && !mutant("preload-freed-address-known") { NOBODYS } else { address }
 }
 
 /// `cuMemGetAddressRange`.
@@ -174,7 +176,7 @@ pub unsafe fn export_range(
 /// Marks the live block around an address, before the driver is asked: a failure costs one reuse.
 fn tainted(address: Address) -> Address {
     let place = look(address);
-    if matches!(place, Place::Live { .. }) {
+    if matches!(place, Place::Live { .. }) && !mutant("preload-export-unseen") {
         books().cache.taint(address);
     }
     asked_for(place, address)

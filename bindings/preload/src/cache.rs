@@ -12,6 +12,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use cuddy::mutants::mutant;
+
 /// From here on the driver maps in units of this size anyway.
 const LARGE: u64 = 2 << 20;
 /// Below it, blocks are rounded to this.
@@ -220,7 +222,7 @@ impl Cache {
     pub fn take(&mut self, context: usize, bytes: u64) -> Option<u64> {
         let room = self.rooms.get_mut(&context)?;
         let &(capacity, slot) = room.clean.range((bytes, 0)..).next()?;
-        if capacity > most_for(bytes) {
+        if capacity > most_for(bytes) && !mutant("preload-takes-any-size") {
             return None;
         }
         room.clean.remove(&(capacity, slot));
@@ -449,7 +451,8 @@ impl Cache {
     pub fn over(&mut self, device: i32) -> Vec<Victim> {
         let mut victims = Vec::new();
         while let Some(shelf) = self.shelves.get(&device) {
-            if shelf.cached <= shelf.cap || shelf.oldest == NONE {
+            let enough = shelf.cached <= shelf.cap || mutant("preload-cap-ignored");
+            if enough || shelf.oldest == NONE {
                 break;
             }
             victims.push(self.evict(shelf.oldest));

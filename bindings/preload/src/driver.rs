@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 
+use cuddy::mutants::mutant;
+
 use crate::doors::Home;
 use crate::report::{Door, timed};
 use crate::table::Opaque;
@@ -77,6 +79,9 @@ impl Home {
     /// Waits until a context has nothing to do.
     pub fn synchronize(&self, context: usize) -> Result<(), c_int> {
         let wait = self.reals.cuCtxSynchronize.ok_or(NOT_FOUND)?;
+        if mutant("preload-free-does-not-wait") {
+            return Ok(());
+        }
         let call = || {
             // SAFETY: takes no arguments.
             timed(self, Door::WaitCalls, Door::WaitTime, || good(unsafe { wait() }))
@@ -111,6 +116,7 @@ impl Home {
     pub fn is_over(&self, event: usize) -> bool {
         // SAFETY: an event made by `new_event`, in a context whose end we would have seen.
         self.reals.cuEventQuery.is_some_and(|query| unsafe { query(pointer(event)) } == 0)
+            || mutant("preload-fence-not-asked")
     }
 
     /// Whether a stream is capturing; `None` if the driver does not say.

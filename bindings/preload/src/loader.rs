@@ -13,6 +13,7 @@ type Pointer = *mut c_void;
 pub type Look = unsafe extern "C" fn(Pointer, *const c_char) -> Pointer;
 
 static NEXT_DLSYM: AtomicUsize = AtomicUsize::new(0);
+static LIBC_DLSYM: AtomicUsize = AtomicUsize::new(0);
 static NEXT_DLVSYM: AtomicUsize = AtomicUsize::new(0);
 static OWN_START: AtomicUsize = AtomicUsize::new(0);
 static OWN_END: AtomicUsize = AtomicUsize::new(0);
@@ -45,7 +46,17 @@ pub fn next_dlvsym() -> usize {
 
 /// Looks a symbol up as a program without us would, from this library's place.
 pub fn look(handle: Pointer, name: &CStr) -> Pointer {
-    let next = next_dlsym();
+    look_by(next_dlsym(), handle, name)
+}
+
+/// What comes after us in the order of libraries, past any interposer's `dlsym`: one that means its
+/// own function, and was linked like most, answers with ours of the same name.
+pub fn look_behind(name: &CStr) -> Pointer {
+    start();
+    look_by(LIBC_DLSYM.load(Ordering::Acquire), libc::RTLD_NEXT, name)
+}
+
+fn look_by(next: usize, handle: Pointer, name: &CStr) -> Pointer {
     if next == 0 {
         return std::ptr::null_mut();
     }
@@ -76,6 +87,7 @@ fn start() {
         let ours = (own.0..own.1).contains(&next);
         if next == 0 || ours { default } else { next }
     };
+    LIBC_DLSYM.store(dlsym, Ordering::Release);
     NEXT_DLVSYM.store(next(c"dlvsym", dlvsym), Ordering::Release);
     NEXT_DLSYM.store(next(c"dlsym", dlsym), Ordering::Release);
 }

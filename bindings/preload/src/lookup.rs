@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 
+use cuddy::mutants::mutant;
+
 use crate::doors::Home;
 use crate::report::{Door, note};
 use crate::table::{Opaque, Text};
@@ -52,7 +54,9 @@ unsafe fn swap(home: &Home, code: c_int, to: *mut Opaque, door: Door) -> c_int {
     if code == 0 && !to.is_null() {
         // SAFETY: the driver has just written there.
         let found = unsafe { *to };
-        if let Some(ours) = home.ours_for(found.expose_provenance()) {
+        if let Some(ours) = home.ours_for(found.expose_provenance())
+            && !mutant("preload-lookup-passes")
+        {
             note(door);
             // SAFETY: as above.
             unsafe { *to = std::ptr::with_exposed_provenance_mut(ours) };

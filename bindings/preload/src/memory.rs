@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use cuddy::mutants::mutant;
+
 use crate::cache::{Aside, Cache, Leave, Place, Victim, capacity_of};
 use crate::doors::Home;
 use crate::driver::OUT_OF_MEMORY;
@@ -58,6 +60,9 @@ impl Books {
         self.users.remove(&context);
         self.users.values_mut().for_each(|users| users.retain(|user| *user != context));
         self.pools.forget(context);
+        if mutant("preload-context-end-unseen") {
+            return None;
+        }
         self.cache.set_aside(context)
     }
 
@@ -119,7 +124,7 @@ pub fn is_forked() -> bool {
 }
 
 extern "C" fn mark_child() {
-    FORKED.store(true, Ordering::Relaxed);
+    FORKED.store(!mutant("preload-child-unmarked"), Ordering::Relaxed);
 }
 
 /// Whether calls are the driver's alone.
@@ -245,6 +250,9 @@ unsafe fn fresh(
 pub fn give_back(home: &Home, context: usize) -> bool {
     let mut books = books();
     let Some(device) = books.cache.device_of(context) else { return false };
+    if mutant("preload-nothing-given-back") {
+        return false;
+    }
     // Also while something captures: a thread that may allocate then may free, too.
     let victims = books.cache.flush(device, false);
     drop(books);

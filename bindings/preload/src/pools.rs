@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 
+use cuddy::mutants::mutant;
+
 use crate::captures;
 use crate::doors::Home;
 use crate::memory::{books, context, is_forked, settings, with_rescue};
@@ -64,7 +66,9 @@ fn raise(home: &Home) {
     let (Some(device), Some((_, total))) = (home.device(), home.memory()) else { return };
     let Some(pool) = default_pool(home, device) else { return };
     let theirs = books().pools.theirs.contains(&pool);
-    if theirs || attribute(home, pool, RELEASE_THRESHOLD) != Some(0) {
+    if (theirs && !mutant("preload-threshold-overruled"))
+        || attribute(home, pool, RELEASE_THRESHOLD) != Some(0)
+    {
         return;
     }
     let mut value = settings().cap_of(total);
