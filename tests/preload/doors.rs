@@ -28,7 +28,6 @@ fn every_way_of_finding_the_driver() {
             let door = match way {
                 "address1" => "cuGetProcAddress",
                 "address2" => "cuGetProcAddress_v2",
-                "linked" | "whole" => "symbol_calls",
                 _ => "dlsym",
             };
             assert!(report.number(door) > 0, "{way}, {mode}: {report:?}");

@@ -11,8 +11,16 @@ use crate::place::Place;
 fn forks_exec_threads_and_exits() {
     let place = Place::new();
     let program = place.compile("life.c", &[]);
-    let whats =
-        ["plain", "fork-before", "lookup-then-fork", "fork-after", "exec", "threads", "static"];
+    let whats = [
+        "plain",
+        "fork-before",
+        "lookup-then-fork",
+        "fork-after",
+        "fork-busy",
+        "exec",
+        "threads",
+        "static",
+    ];
     for what in whats {
         let alone = common::run(place.plain(&program).arg(what)).quietly();
         for mode in ["mode:strict", "mode:fenced", "mode:off"] {

@@ -9,7 +9,7 @@ use cuddy::mutants::mutant;
 
 use crate::cache::Place;
 use crate::doors::Home;
-use crate::memory::{NOBODYS, books, is_forked};
+use crate::memory::{NOBODYS, books, is_out};
 use crate::table::{Address, IpcHandle, Opaque};
 
 /// `CU_POINTER_ATTRIBUTE_*`.
@@ -22,7 +22,7 @@ const MAPPING_SIZE: c_int = 18;
 const REUSED: u64 = 1 << 63;
 
 fn look(address: Address) -> Place {
-    if is_forked() { Place::Unknown } else { books().cache.look(address) }
+    if is_out() { Place::Unknown } else { books().cache.look(address) }
 }
 
 /// The address to ask the driver for.

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use crate::doors::Home;
-use crate::memory::{books, is_forked};
+use crate::memory::{books, is_forked, is_out};
 use crate::table::Opaque;
 
 /// Ends a context by `real`: what is cached in it goes with it, unless `is_over` says otherwise.
@@ -29,7 +29,7 @@ pub unsafe fn destroy(
 ) -> c_int {
     // SAFETY: the program's own argument.
     let call = || unsafe { real(context) };
-    if is_forked() { call() } else { end(context.expose_provenance(), call, |code| code == 0) }
+    if is_out() { call() } else { end(context.expose_provenance(), call, |code| code == 0) }
 }
 
 /// `cuDevicePrimaryCtxRelease` and `cuDevicePrimaryCtxReset`.
@@ -43,7 +43,7 @@ pub unsafe fn primary_end(
 ) -> c_int {
     // SAFETY: a plain number.
     let call = || unsafe { real(device) };
-    if is_forked() || books().cache.contexts_of(device).is_empty() {
+    if is_out() || books().cache.contexts_of(device).is_empty() {
         return call();
     }
     match home.primary(device) {
@@ -57,7 +57,7 @@ pub unsafe fn primary_end(
 /// # Safety
 /// As cuda.h says.
 pub unsafe fn synchronize(home: &Home, real: unsafe extern "C" fn() -> c_int) -> c_int {
-    let context = if is_forked() { None } else { home.current() };
+    let context = if is_out() { None } else { home.current() };
     let sealed = context.and_then(|context| {
         let mut books = books();
         // Other contexts may use this one's memory: those are not waited for.

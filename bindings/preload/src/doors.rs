@@ -62,6 +62,7 @@ fn known() -> Option<&'static Home> {
 /// already.
 #[cold]
 fn find_home() -> Option<&'static Home> {
+    note(Door::Symbol);
     // SAFETY: a C string; NOLOAD runs nothing.
     let loaded =
         || unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
@@ -246,7 +247,11 @@ fn swapped(handle: *mut c_void, name: &CStr, found: *mut c_void) -> usize {
     if loader::is_own(real) {
         // By a handle of the whole program: without us it would find what comes after us.
         let behind = loader::look(libc::RTLD_NEXT, name);
-        return if behind.is_null() { 0 } else { real };
+        if behind.is_null() {
+            return 0;
+        }
+        note(Door::Dlsym);
+        return real;
     }
     let home = match known() {
         Some(home) => Some(home),

@@ -46,6 +46,7 @@ static BOOKS: Mutex<Books> = Mutex::new(Books {
     pitches: BTreeMap::new(),
 });
 static FORKED: AtomicBool = AtomicBool::new(false);
+static INTRODUCED: AtomicBool = AtomicBool::new(false);
 static GAVE_UP: AtomicBool = AtomicBool::new(false);
 
 /// The books, for a moment: no driver call is made meanwhile.
@@ -123,12 +124,18 @@ pub fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
+/// Whether there is nothing of ours to look for: no context was introduced, or not in this process.
+/// No lock is taken to say so, for the sake of children.
+pub fn is_out() -> bool {
+    is_forked() || !INTRODUCED.load(Ordering::Acquire)
+}
+
 extern "C" fn mark_child() {
     FORKED.store(!mutant("preload-child-unmarked"), Ordering::Relaxed);
 }
 
 /// Whether calls are the driver's alone.
-fn is_off() -> bool {
+pub fn is_off() -> bool {
     is_forked() || GAVE_UP.load(Ordering::Relaxed) || settings().mode == Mode::Off
 }
 
@@ -142,6 +149,7 @@ fn introduce(home: &Home, context: usize) -> bool {
         *WATCHED.get_or_init(|| unsafe { libc::pthread_atfork(None, None, Some(mark_child)) == 0 });
     let (Some(device), Some((_, total))) = (home.device(), home.memory()) else { return false };
     if watched {
+        INTRODUCED.store(true, Ordering::Release);
         books().cache.introduce(context, device, settings().cap_of(total));
         report::begin();
     }
@@ -270,6 +278,7 @@ fn free_all(home: &Home, victims: &[Victim]) {
 /// A call that allocates by other ways: if the device is out of memory, the cache is given back and
 /// the call made once more.
 pub fn with_rescue(home: &Home, call: impl Fn() -> c_int) -> c_int {
+    report::begin();
     let code = call();
     if code != OUT_OF_MEMORY || is_off() {
         return code;
@@ -339,7 +348,7 @@ pub unsafe fn free(
     // SAFETY: a plain number; the driver judges it.
     let pass = |address| unsafe { real(address) };
     // Without a current context, the driver has its own word to say.
-    if address == 0 || is_forked() || home.current().is_none() {
+    if address == 0 || is_out() || home.current().is_none() {
         return pass(address);
     }
     let left = books().cache.leave(address);
@@ -421,7 +430,7 @@ pub unsafe fn free_async(
     stream: Opaque,
 ) -> c_int {
     let mut freed = address;
-    if !is_forked() {
+    if !is_out() {
         let mut books = books();
         match books.cache.look(address) {
             Place::Live { base, .. } if base == address => books.cache.forget(address),

@@ -13,7 +13,7 @@ use crate::memory;
 /// The ways to a hook, and what else is only counted.
 #[derive(Clone, Copy, Debug)]
 pub enum Door {
-    /// A call of an exported driver symbol.
+    /// A call of an exported driver symbol, before anything was looked up.
     Symbol,
     /// A hook handed out by `dlsym` or `dlvsym`.
     Dlsym,
@@ -48,7 +48,7 @@ pub enum Door {
 }
 
 const NAMES: [&str; 16] = [
-    "symbol_calls",
+    "symbols",
     "dlsym",
     "cuGetProcAddress",
     "cuGetProcAddress_v2",
@@ -100,7 +100,10 @@ fn now(home: &Home) -> u64 {
 
 /// The process uses memory: it has a line to write, now and at exit, if a file is asked for.
 pub fn begin() {
-    if memory::settings().report.is_none() || ASKED.swap(true, Ordering::Relaxed) {
+    if memory::settings().report.is_none()
+        || memory::is_off()
+        || ASKED.swap(true, Ordering::Relaxed)
+    {
         return;
     }
     write(&format!("{{\"event\":\"begin\",{}}}\n", identity()));

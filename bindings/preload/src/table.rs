@@ -1,15 +1,12 @@
 //! The **table**: every driver function that we export and hand out, and those that we call.
 //!
 //! A hook is known by four things: its symbol, the name that `cuGetProcAddress` knows it by, the CUDA
-//! version that brought it, and its stream convention. Every hook has two forms of one behaviour: the
-//! exported one, which programs linked to the driver reach, and the one that is handed out. Results
-//! and enums cross as integers.
+//! version that brought it, and its stream convention. Results and enums cross as integers.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::doors::{self, Home};
-use crate::report::{Door, note};
 use crate::{attributes, captures, contexts, lookup, memory, pools};
 
 /// A `CUcontext`, `CUstream`, `CUevent`, `CUgraph`, `CUmemoryPool`, `CUmodule`: never looked into.
@@ -104,28 +101,10 @@ macro_rules! driver {
             }
         }
 
-        /// The hooks as programs get them from `dlsym` and `cuGetProcAddress`.
+        /// The hooks: exported for programs that are linked to the driver, and the very same functions
+        /// for those that look them up.
         #[allow(non_snake_case)]
-        mod given {
-            use super::*;
-
-            $(pub unsafe extern "C" fn $symbol($($argument: $type),*) -> c_int {
-                let Some(home) = doors::home() else { return NOT_INITIALIZED };
-                let Some(real) = home.reals.$symbol else { return NOT_FOUND };
-                // SAFETY: the arguments are the program's own, who vouches for them as cuda.h asks.
-                let served = catch_unwind(AssertUnwindSafe(|| unsafe {
-                    $serve(home, real, $($argument),*)
-                }));
-                served.unwrap_or_else(|_| {
-                    memory::give_up();
-                    UNKNOWN
-                })
-            })*
-        }
-
-        /// The hooks as programs find them that are linked to the driver.
-        #[allow(non_snake_case)]
-        mod exported {
+        mod hooks {
             use super::*;
 
             $(
@@ -135,9 +114,17 @@ macro_rules! driver {
                 /// As cuda.h says.
                 #[cfg_attr(not(test), unsafe(no_mangle))]
                 pub unsafe extern "C" fn $symbol($($argument: $type),*) -> c_int {
-                    note(Door::Symbol);
-                    // SAFETY: the caller's promise, passed on.
-                    unsafe { given::$symbol($($argument),*) }
+                    let Some(home) = doors::home() else { return NOT_INITIALIZED };
+                    let Some(real) = home.reals.$symbol else { return NOT_FOUND };
+                    // SAFETY: the arguments are the program's own, who vouches for them as cuda.h
+                    // asks.
+                    let served = catch_unwind(AssertUnwindSafe(|| unsafe {
+                        $serve(home, real, $($argument),*)
+                    }));
+                    served.unwrap_or_else(|_| {
+                        memory::give_up();
+                        UNKNOWN
+                    })
                 }
             )*
         }
@@ -154,12 +141,9 @@ macro_rules! driver {
             },
             version: $version,
             flag: $flag,
-            ours: || given::$symbol as *const () as usize,
+            ours: || hooks::$symbol as *const () as usize,
         },)*];
 
-        /// The exported forms.
-        #[cfg(test)]
-        pub static EXPORTED: &[fn() -> usize] = &[$(|| exported::$symbol as *const () as usize,)*];
     };
 }
 
@@ -299,6 +283,5 @@ mod tests {
         assert!(row_of(c"cuInit").is_none() && row_of(c"").is_none());
         let addresses: BTreeSet<_> = ROWS.iter().map(|row| (row.ours)()).collect();
         assert!(addresses.len() > ROWS.len() / 2, "the forms are functions of their own");
-        assert_eq!(EXPORTED.len(), ROWS.len());
     }
 }

@@ -40,6 +40,38 @@ static void *thread(void *context) {
     return NULL;
 }
 
+static volatile int busy = 1;
+
+static void *hammer(void *context) {
+    CUdeviceptr block;
+    CHECK(cuCtxSetCurrent(context));
+    while (busy) {
+        CHECK(cuMemAlloc(&block, 4096));
+        CHECK(cuMemFree(block));
+    }
+    return NULL;
+}
+
+/* Children are forked while other threads are in the middle of calls. */
+static int fork_busy(void *context) {
+    pthread_t threads[3];
+    int status;
+    for (int i = 0; i < 3; i++) pthread_create(&threads[i], NULL, hammer, context);
+    for (int i = 0; i < 300; i++) {
+        if (fork() == 0) {
+            CUdeviceptr base;
+            size_t bytes;
+            alarm(20);
+            _exit(cuMemGetAddressRange(&base, &bytes, 512) == 3 ? 0 : 7);
+        }
+        wait(&status);
+        REQUIRE(status == 0);
+    }
+    busy = 0;
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    return 0;
+}
+
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     int status = 0;
@@ -80,6 +112,7 @@ int main(int count, char **words) {
         REQUIRE(status == 0);
         return use();
     }
+    if (!strcmp(what, "fork-busy")) return fork_busy(context);
     if (!strcmp(what, "exec")) {
         use();
         execl(words[0], words[0], "plain", (char *)NULL);

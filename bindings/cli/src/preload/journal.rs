@@ -22,7 +22,7 @@ pub struct End {
     pub process: u32,
     pub simulated: bool,
     pub mode: String,
-    pub symbol_calls: u64,
+    pub symbols: u64,
     pub dlsym: u64,
     #[serde(rename = "cuGetProcAddress")]
     pub lookup_1: u64,

@@ -87,10 +87,7 @@ fn text(args: &RunArgs, processes: &[Process], status: Status) -> String {
             format!("cuGetProcAddress ({} functions)", counts(|e| e.lookup_1)),
         ),
         (all(|end| end.dlsym), format!("dlsym ({} functions)", counts(|e| e.dlsym))),
-        (
-            all(|end| end.symbol_calls),
-            format!("linked symbols ({} calls)", counts(|e| e.symbol_calls)),
-        ),
+        (all(|end| end.symbols), "linked symbols".to_owned()),
         (
             all(|end| end.runtime_calls),
             format!("the runtime's symbols ({} calls)", counts(|e| e.runtime_calls)),
