@@ -10,7 +10,7 @@
 //! after [`Cache::over`] and before the next free. Numbers only: what is decided here is done by
 //! the hooks.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use cuddy::mutants::mutant;
 
@@ -49,6 +49,8 @@ struct Block {
     tainted: bool,
     /// 0 for the driver's own allocation, else the number of the reuse.
     reuse: u64,
+    /// Its place in the list of its bucket, while it is clean.
+    place: u32,
     older: u32,
     newer: u32,
 }
@@ -64,12 +66,19 @@ struct Shelf {
     cap: u64,
 }
 
-/// A context's cached blocks, by size, and its fences.
+/// A context's cached blocks of one capacity.
+#[derive(Clone, Debug, Default)]
+struct Bucket {
+    clean: Vec<u32>,
+    /// How many are in limbo or fenced.
+    waiting: u32,
+}
+
+/// A context's cached blocks, by capacity, and its fences.
 #[derive(Clone, Debug, Default)]
 struct Room {
     device: i32,
-    clean: BTreeSet<(u64, u32)>,
-    waiting: BTreeSet<(u64, u32)>,
+    buckets: BTreeMap<u64, Bucket>,
     limbo: Vec<(u32, u64)>,
     fenced: VecDeque<(u64, Vec<(u32, u64)>)>,
 }
@@ -221,11 +230,9 @@ impl Cache {
     /// Hands out the smallest clean block that fits.
     pub fn take(&mut self, context: usize, bytes: u64) -> Option<u64> {
         let room = self.rooms.get_mut(&context)?;
-        let &(capacity, slot) = room.clean.range((bytes, 0)..).next()?;
-        if capacity > most_for(bytes) && !mutant("preload-takes-any-size") {
-            return None;
-        }
-        room.clean.remove(&(capacity, slot));
+        let most = if mutant("preload-takes-any-size") { u64::MAX } else { most_for(bytes) };
+        let fitting = room.buckets.range_mut(bytes..=most);
+        let slot = fitting.filter_map(|(_, bucket)| bucket.clean.pop()).next()?;
         let device = room.device;
         self.unlink(device, slot);
         self.reuses += 1;
@@ -240,8 +247,7 @@ impl Cache {
     /// Whether a block that is not clean yet would fit.
     pub fn waits(&self, context: usize, bytes: u64) -> bool {
         let Some(room) = self.rooms.get(&context) else { return false };
-        let first = room.waiting.range((bytes, 0)..).next();
-        first.is_some_and(|(capacity, _)| *capacity <= most_for(bytes))
+        room.buckets.range(bytes..=most_for(bytes)).any(|(_, bucket)| bucket.waiting > 0)
     }
 
     /// A block that the driver has just given for a request.
@@ -258,6 +264,7 @@ impl Cache {
             state,
             tainted: false,
             reuse: 0,
+            place: 0,
             older,
             newer,
         });
@@ -368,12 +375,13 @@ impl Cache {
         block.state = state;
         let (context, capacity, address) = (block.context, block.capacity, block.address);
         let Some(room) = self.rooms.get_mut(&context) else { return };
-        match state {
-            State::Clean => drop(room.clean.insert((capacity, slot))),
-            _ => {
-                room.waiting.insert((capacity, slot));
-                room.limbo.push((slot, address));
-            }
+        let bucket = room.buckets.entry(capacity).or_default();
+        if state == State::Clean {
+            block.place = bucket.clean.len() as u32;
+            bucket.clean.push(slot);
+        } else {
+            bucket.waiting += 1;
+            room.limbo.push((slot, address));
         }
         let device = room.device;
         self.link(device, slot);
@@ -384,14 +392,11 @@ impl Cache {
     /// there is nothing in limbo.
     pub fn seal(&mut self, context: usize) -> Option<u64> {
         let room = self.rooms.get_mut(&context)?;
-        let batch: Vec<_> = std::mem::take(&mut room.limbo);
-        let batch: Vec<_> = batch
-            .into_iter()
-            .filter(|(slot, address)| {
-                let block = &self.blocks[*slot as usize];
-                block.address == *address && block.context == context && block.state == State::Limbo
-            })
-            .collect();
+        let mut batch = std::mem::take(&mut room.limbo);
+        batch.retain(|(slot, address)| {
+            let block = &self.blocks[*slot as usize];
+            block.address == *address && block.context == context && block.state == State::Limbo
+        });
         if batch.is_empty() {
             return None;
         }
@@ -407,6 +412,10 @@ impl Cache {
     pub fn unseal(&mut self, context: usize, epoch: u64) {
         let batch = self.batch(context, |of| of == epoch);
         for (slot, address) in batch {
+            // It may be listed twice: given back out of limbo, and given to us again by the driver.
+            if !matches!(self.blocks[slot as usize].state, State::Fenced(_)) {
+                continue;
+            }
             self.blocks[slot as usize].state = State::Limbo;
             if let Some(room) = self.rooms.get_mut(&context) {
                 room.limbo.push((slot, address));
@@ -419,11 +428,15 @@ impl Cache {
         let batch = self.batch(context, |of| of <= epoch);
         for (slot, _) in batch {
             let block = &mut self.blocks[slot as usize];
+            if !matches!(block.state, State::Fenced(_)) {
+                continue;
+            }
             block.state = State::Clean;
-            let entry = (block.capacity, slot);
-            if let Some(room) = self.rooms.get_mut(&context) {
-                room.waiting.remove(&entry);
-                room.clean.insert(entry);
+            let room = self.rooms.get_mut(&context);
+            if let Some(bucket) = room.and_then(|room| room.buckets.get_mut(&block.capacity)) {
+                bucket.waiting -= 1;
+                block.place = bucket.clean.len() as u32;
+                bucket.clean.push(slot);
             }
         }
     }
@@ -499,9 +512,19 @@ impl Cache {
             State::Clean | State::Limbo | State::Fenced(_) => {
                 let mut device = None;
                 if let Some(room) = self.rooms.get_mut(&block.context) {
-                    room.clean.remove(&(block.capacity, slot));
-                    room.waiting.remove(&(block.capacity, slot));
                     device = Some(room.device);
+                    let bucket = room.buckets.get_mut(&block.capacity);
+                    match bucket {
+                        Some(bucket) if block.state == State::Clean => {
+                            let place = block.place as usize;
+                            bucket.clean.swap_remove(place);
+                            if let Some(moved) = bucket.clean.get(place) {
+                                self.blocks[*moved as usize].place = block.place;
+                            }
+                        }
+                        Some(bucket) => bucket.waiting -= 1,
+                        None => {}
+                    }
                 }
                 if let Some(device) = device {
                     self.unlink(device, slot);

@@ -107,12 +107,21 @@ fn device(context: usize) -> i32 {
 struct Shadow {
     blocks: BTreeMap<u64, Known>,
     fences: Vec<(usize, u64)>,
-    /// Addresses given so far: never twice.
+    /// The next address that was never given.
     next: u64,
+    /// What the driver had back, and gives again, by capacity.
+    again: BTreeMap<u64, Vec<u64>>,
     clock: u64,
 }
 
 impl Shadow {
+    /// The driver has a block back.
+    fn gone(&mut self, address: u64) -> Option<Known> {
+        let block = self.blocks.remove(&address)?;
+        self.again.entry(block.capacity).or_default().push(address);
+        Some(block)
+    }
+
     fn nth(&self, which: usize, live: bool) -> Option<u64> {
         let of = |known: &Known| matches!(known.is, Is::Live(_)) == live;
         let all: Vec<_> = self.blocks.iter().filter(|(_, b)| of(b)).map(|(a, _)| *a).collect();
@@ -174,8 +183,11 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
                         prop_assert_eq!(best, None);
                         let capacity = capacity_of(bytes);
                         prop_assert!(capacity >= bytes && capacity - bytes < LARGE);
-                        let address = shadow.next;
-                        shadow.next += capacity + 4096;
+                        let again = shadow.again.entry(capacity).or_default().pop();
+                        let address = again.unwrap_or(shadow.next);
+                        if again.is_none() {
+                            shadow.next += capacity + 4096;
+                        }
                         cache.admit(context, address, capacity, bytes);
                         let (is, tainted, freed) = (Is::Live(bytes), false, 0);
                         shadow
@@ -196,7 +208,7 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 };
                 prop_assert_eq!(cache.leave(address), expected);
                 if matches!(expected, Leave::Pass(_)) {
-                    shadow.blocks.remove(&address);
+                    shadow.gone(address);
                     prop_assert_eq!(cache.look(address), Place::Unknown);
                     continue;
                 }
@@ -268,7 +280,7 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 for victim in cache.over(device) {
                     prop_assert!(shadow.cached(device) > CAP);
                     prop_assert_eq!(shadow.oldest(device), Some(victim.address));
-                    shadow.blocks.remove(&victim.address);
+                    shadow.gone(victim.address);
                 }
                 prop_assert!(shadow.cached(device) <= CAP);
             }
@@ -280,7 +292,7 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 let expected = shadow.blocks.values().filter(|b| goes(b)).count();
                 prop_assert_eq!(victims.len(), expected);
                 for victim in victims {
-                    let gone = shadow.blocks.remove(&victim.address).expect("once");
+                    let gone = shadow.gone(victim.address).expect("once");
                     prop_assert!(goes(&gone) && gone.capacity == victim.capacity);
                     prop_assert_eq!(gone.context, victim.context);
                 }
@@ -288,7 +300,7 @@ fn run(steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Forget { which } => {
                 let Some(address) = shadow.nth(which, true) else { continue };
                 cache.forget(address);
-                shadow.blocks.remove(&address);
+                shadow.gone(address);
             }
             Step::End { context, really } => {
                 let aside = cache.set_aside(context).expect("it was introduced");

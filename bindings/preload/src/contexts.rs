@@ -61,7 +61,7 @@ pub unsafe fn synchronize(home: &Home, real: unsafe extern "C" fn() -> c_int) ->
     let sealed = context.and_then(|context| {
         let mut books = books();
         // Other contexts may use this one's memory: those are not waited for.
-        let alone = books.users_of(context).len() == 1;
+        let alone = books.users_of(context).is_empty();
         let epoch = if alone { books.cache.seal(context) } else { None };
         epoch.map(|epoch| (context, epoch))
     });

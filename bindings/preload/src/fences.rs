@@ -8,13 +8,30 @@ use std::sync::{Mutex, TryLockError};
 
 use crate::captures;
 use crate::doors::Home;
-use crate::memory::books;
+use crate::memory::{Books, books};
+
+/// An event of ours, in its context.
+type Mark = (usize, usize);
+
+/// One fence: an event in the context that owns the memory, and in each other that may use it.
+#[derive(Clone, Debug)]
+struct Fence {
+    epoch: u64,
+    first: Mark,
+    others: Vec<Mark>,
+}
+
+impl Fence {
+    fn marks(&self) -> impl Iterator<Item = &Mark> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
 
 /// A context's fences.
 #[derive(Debug, Default)]
 pub struct Fences {
     /// Those that have not passed, oldest first: the epoch, and an event in each context of users.
-    pending: VecDeque<(u64, Vec<(usize, usize)>)>,
+    pending: VecDeque<Fence>,
     /// Events of this context that nobody waits for.
     spare: Vec<usize>,
 }
@@ -43,27 +60,46 @@ pub fn advance(home: &Home, context: usize) {
 fn poll(home: &Home, context: usize) -> bool {
     let mut any = false;
     loop {
-        let events = {
+        let oldest = {
             let books = books();
-            let oldest = books.fences.get(&context).and_then(|fences| fences.pending.front());
-            let Some((_, events)) = oldest else { return any };
-            events.clone()
+            books.fences.get(&context).and_then(|fences| fences.pending.front()).cloned()
         };
-        let over = |(user, event): &(usize, usize)| {
-            home.inside(*user, || home.is_over(*event)).unwrap_or(false)
-        };
-        if !events.iter().all(over) {
+        let Some(fence) = oldest else { return any };
+        let over =
+            |(user, event): &Mark| home.inside(*user, || home.is_over(*event)).unwrap_or(false);
+        if !fence.marks().all(over) {
             return any;
         }
         let mut books = books();
         let Some(fences) = books.fences.get_mut(&context) else { return any };
-        let Some((epoch, _)) = fences.pending.pop_front() else { return any };
-        books.cache.passed(context, epoch);
-        for (user, event) in events {
-            books.fences.entry(user).or_default().spare.push(event);
+        if fences.pending.pop_front().is_none() {
+            return any;
         }
+        books.cache.passed(context, fence.epoch);
+        spare(&mut books, fence.marks());
         any = true;
     }
+}
+
+/// Nobody waits for these any more.
+fn spare<'m>(books: &mut Books, marks: impl Iterator<Item = &'m Mark>) {
+    for (user, event) in marks {
+        books.fences.entry(*user).or_default().spare.push(*event);
+    }
+}
+
+/// Records an event behind all work of a context.
+fn mark(home: &Home, user: usize) -> Option<Mark> {
+    let recorded = home.inside(user, || {
+        let spare = books().fences.entry(user).or_default().spare.pop();
+        let event = spare.or_else(|| home.new_event())?;
+        if home.record(user, event) {
+            return Some((user, event));
+        }
+        books().fences.entry(user).or_default().spare.push(event);
+        None
+    });
+    recorded.ok().flatten()
 }
 
 /// Puts a fence behind what is in limbo; whether there is one.
@@ -72,23 +108,19 @@ fn put(home: &Home, context: usize) -> bool {
     let Some(epoch) = books_now.cache.seal(context) else { return false };
     let users = books_now.users_of(context);
     drop(books_now);
-    let mut events = Vec::new();
-    for user in &users {
-        let recorded = home.inside(*user, || {
-            let spare = books().fences.entry(*user).or_default().spare.pop();
-            let event = spare.or_else(|| home.new_event())?;
-            events.push((*user, event));
-            home.record(*user, event).then_some(())
-        });
-        if !matches!(recorded, Ok(Some(()))) {
-            let mut books = books();
+    let first = mark(home, context);
+    let others: Vec<Mark> = users.iter().map_while(|user| mark(home, *user)).collect();
+    let mut books = books();
+    match first {
+        Some(first) if others.len() == users.len() => {
+            let fence = Fence { epoch, first, others };
+            books.fences.entry(context).or_default().pending.push_back(fence);
+            true
+        }
+        first => {
             books.cache.unseal(context, epoch);
-            for (user, event) in events {
-                books.fences.entry(user).or_default().spare.push(event);
-            }
-            return false;
+            spare(&mut books, first.iter().chain(&others));
+            false
         }
     }
-    books().fences.entry(context).or_default().pending.push_back((epoch, events));
-    true
 }

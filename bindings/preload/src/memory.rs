@@ -80,10 +80,9 @@ impl Books {
         }
     }
 
-    /// The contexts whose work may use a context's memory, itself first.
+    /// The other contexts whose work may use a context's memory: mostly none.
     pub fn users_of(&self, owner: usize) -> Vec<usize> {
-        let others = self.users.get(&owner).into_iter().flatten().copied();
-        std::iter::once(owner).chain(others).collect()
+        self.users.get(&owner).cloned().unwrap_or_default()
     }
 }
 
@@ -180,15 +179,23 @@ pub unsafe fn alloc(
     if to.is_null() || bytes == 0 || is_off() {
         return pass();
     }
-    let Some(context) = context(home) else { return pass() };
-    match served(home, context, bytes as u64) {
+    let Some(current) = home.current() else { return pass() };
+    let mut ready = books().cache.take(current, bytes as u64);
+    if ready.is_none() {
+        let known = books().cache.device_of(current).is_some();
+        if !known && !introduce(home, current) {
+            return pass();
+        }
+        ready = served(home, current, bytes as u64);
+    }
+    match ready {
         Some(address) => {
             // SAFETY: not null, and the caller's to write.
             unsafe { *to = address };
             0
         }
         // SAFETY: as for `pass`.
-        None => unsafe { fresh(home, real, context, to, bytes) },
+        None => unsafe { fresh(home, real, current, to, bytes) },
     }
 }
 
@@ -408,7 +415,8 @@ fn wait(home: &Home, context: usize) -> Result<(), c_int> {
     let epoch = books.cache.seal(context);
     let users = books.users_of(context);
     drop(books);
-    let waited = users.into_iter().try_for_each(|user| home.synchronize(user));
+    let all = std::iter::once(context).chain(users);
+    let waited = all.into_iter().try_for_each(|user| home.synchronize(user));
     if let Some(epoch) = epoch {
         let mut books = self::books();
         match waited {
