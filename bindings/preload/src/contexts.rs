@@ -18,7 +18,8 @@ fn end(context: usize, real: impl FnOnce() -> c_int, is_over: impl FnOnce(c_int)
     code
 }
 
-/// `cuCtxDestroy`.
+/// `cuCtxDestroy`, and `cuCtxDetach`: what is cached in a context that lives on after that is lost to
+/// us, and ends with it.
 ///
 /// # Safety
 /// As cuda.h says.

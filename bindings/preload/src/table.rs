@@ -228,6 +228,7 @@ driver! {
 
         cuCtxDestroy = cuCtxDestroy 2000 DEFAULT (context: Opaque) => contexts::destroy;
         cuCtxDestroy_v2 = cuCtxDestroy 4000 DEFAULT (context: Opaque) => contexts::destroy;
+        cuCtxDetach = cuCtxDetach 2000 DEFAULT (context: Opaque) => contexts::destroy;
         cuDevicePrimaryCtxRelease = cuDevicePrimaryCtxRelease 7000 DEFAULT (device: c_int)
             => contexts::primary_end;
         cuDevicePrimaryCtxRelease_v2 = cuDevicePrimaryCtxRelease 11000 DEFAULT (device: c_int)
