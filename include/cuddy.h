@@ -1201,6 +1201,8 @@ cuddy_status cuddy_record_history(size_t events);
 // CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
 // Thread-safe. Never calls the driver. Other threads wait while blocks are listed.
 cuddy_status cuddy_snapshot(char *buffer, size_t size, size_t *needed);
+
+// -------------------------------------------------------------------------------------------------
 // Peers
 // -------------------------------------------------------------------------------------------------
 //
