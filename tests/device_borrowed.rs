@@ -103,6 +103,7 @@ fn a_waiting_miss_goes_on_with_the_first_call_that_passes_the_stream() {
             // Each of these calls passes the borrowed stream; one of them comes while the other
             // thread waits.
             process::free(small).expect("live");
+            std::thread::sleep(std::time::Duration::from_millis(20));
             while !done.load(Ordering::Acquire) {
                 let small = malloc_on(512, borrowed).expect("fits");
                 process::free(small).expect("live");

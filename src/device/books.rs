@@ -10,6 +10,7 @@ use std::collections::HashSet;
 
 use super::decay::Decay;
 use super::fence::Fence;
+use super::peers::Peers;
 use super::pools::{PoolName, Pools};
 use crate::error::Error;
 use crate::graphs::Graphs;
@@ -40,6 +41,8 @@ pub(super) struct Books {
     pub helpers: Vec<StreamSlot>,
     /// Blocks have been handed out that are anybody's.
     pub any_in_use: bool,
+    /// The devices that may use this one's memory.
+    pub peers: Peers,
     /// Where the device stands in its window of decay.
     pub decay: Decay,
     /// Threads that have a tally of this device.

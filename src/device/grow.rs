@@ -157,7 +157,7 @@ impl Miss<'_> {
             if mutant("device-no-set-access") {
                 continue;
             }
-            if let Err(error) = self.work.inside.allow(run.address.0, run.bytes) {
+            if let Err(error) = self.work.allow(*run) {
                 failure = Some(Failure::Driver(error));
                 break;
             }

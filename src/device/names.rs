@@ -167,7 +167,7 @@ impl Device {
         let id = self.driver.context_id(context)?.unwrap_or(context.0 as u64);
         let inside = self.driver.enter(context, self.id, &self.calls)?;
         let actual = inside.driver().current_device()?;
-        match actual == self.id {
+        match actual == self.id || self.is_peer(actual) {
             true => Ok(Home { context: context.0, id }),
             false => Err(Error::WrongDevice { named: self.id.0, actual: actual.0 }),
         }

@@ -95,6 +95,7 @@ impl Device {
             quarantined_outside: 0,
             helpers: Vec::new(),
             any_in_use: false,
+            peers: Default::default(),
             decay: Default::default(),
             tallies: 0,
             reserved_told: 0,

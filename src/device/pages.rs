@@ -6,9 +6,11 @@
 
 use std::collections::HashMap;
 
+use super::peers::joined;
 use crate::driver::Memory;
 use crate::error::Error;
 use crate::hash::ByNumber;
+use crate::heap::PageRun;
 
 /// The handles of one device.
 #[derive(Debug)]
@@ -47,6 +49,14 @@ impl Pages {
     /// Forgets what is mapped at `address`.
     pub(super) fn note_unmapped(&mut self, address: u64) -> Option<Memory> {
         self.mapped.remove(&address)
+    }
+
+    /// Where pages are mapped, those that follow each other as one run.
+    pub(super) fn mapped_runs(&self, page: u64) -> Result<Vec<PageRun>, Error> {
+        let mut addresses = Vec::new();
+        addresses.try_reserve(self.mapped.len()).map_err(|_| Error::HostOutOfMemory)?;
+        addresses.extend(self.mapped.keys().copied());
+        joined(addresses, page)
     }
 
     /// Bytes of the handles kept without an address.

@@ -21,6 +21,13 @@ const ACTIVE: c_int = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
 const WITHOUT_TIMING: u32 = 2;
 
+/// What a device may do with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    None,
+    ReadWrite,
+}
+
 /// A context is current on this thread, and the thread's capture mode relaxed, while this lives.
 pub(crate) struct Inside<'d> {
     driver: &'d Driver,
@@ -359,10 +366,22 @@ impl Inside<'_> {
 
     /// Lets the device read and write a mapped range.
     pub(crate) fn allow(&self, address: u64, bytes: u64) -> Result<(), DriverError> {
-        let access = CUmemAccessDesc {
-            location: location(self.device),
-            flags: CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        self.set_access(address, bytes, self.device, Access::ReadWrite)
+    }
+
+    /// Sets what a device may do with a mapped range; the rights of others stay as they are.
+    pub(crate) fn set_access(
+        &self,
+        address: u64,
+        bytes: u64,
+        device: DeviceId,
+        access: Access,
+    ) -> Result<(), DriverError> {
+        let flags = match access {
+            Access::None => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_NONE,
+            Access::ReadWrite => CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
         };
+        let access = CUmemAccessDesc { location: location(device), flags };
         // SAFETY: reads one structure that outlives the call; the rest is plain numbers.
         self.call(Entry::set_access, self.driver.table.set_access, |f| unsafe {
             f(address, bytes as usize, &access, 1)

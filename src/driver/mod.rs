@@ -18,7 +18,7 @@ use cudarc::driver::sys::{
     CUmemAllocationType, CUmemLocation, CUmemLocationType,
 };
 
-pub(crate) use self::inside::Inside;
+pub(crate) use self::inside::{Access, Inside};
 use self::table::{Counts, Entry, NAMES, Table};
 use crate::error::{DriverError, Error, sentence};
 use crate::types::DeviceId;
@@ -224,6 +224,21 @@ impl Driver {
     /// Whether the device has no memory of its own.
     pub(crate) fn shares_host_memory(&self, id: DeviceId) -> Result<bool, DriverError> {
         self.has(id, IS_INTEGRATED)
+    }
+
+    /// Whether `device` can be made to use memory of `other`.
+    pub(crate) fn can_access(
+        &self,
+        device: DeviceId,
+        other: DeviceId,
+    ) -> Result<bool, DriverError> {
+        let (device, other) = (self.device(device)?, self.device(other)?);
+        let mut able = 0;
+        // SAFETY: writes one int through a pointer that outlives the call; plain numbers.
+        self.call(Entry::can_access, self.table.can_access, |f| unsafe {
+            f(&mut able, device, other)
+        })?;
+        Ok(able != 0)
     }
 
     /// Whether a device's attribute is there and not zero.

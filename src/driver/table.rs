@@ -60,6 +60,7 @@ entries! {
     device_name = c"cuDeviceGetName" "cuDeviceGetName" (*mut c_char, c_int, c_int),
     device_attribute = c"cuDeviceGetAttribute" "cuDeviceGetAttribute" (*mut c_int, c_int, c_int),
     device_total = c"cuDeviceTotalMem_v2" "cuDeviceTotalMem" (*mut usize, c_int),
+    can_access = c"cuDeviceCanAccessPeer" "cuDeviceCanAccessPeer" (*mut c_int, c_int, c_int),
     primary_retain = c"cuDevicePrimaryCtxRetain" "cuDevicePrimaryCtxRetain" (*mut Opaque, c_int),
     primary_release = c"cuDevicePrimaryCtxRelease_v2" "cuDevicePrimaryCtxRelease" (c_int),
     context_current = c"cuCtxGetCurrent" "cuCtxGetCurrent" (*mut Opaque),

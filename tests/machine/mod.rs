@@ -202,6 +202,17 @@ impl Machine {
         assert_eq!(code, 0);
     }
 
+    /// Whether a device may read and write at an address.
+    pub fn may_use(&self, device: i32, at: u64) -> bool {
+        let mut flags = 0u64;
+        // A CUmemLocation: the type of a device, and its number.
+        let location = [1i32, device];
+        let (to, of) = (&mut flags, &raw const location as usize);
+        let code = cu!(self, "cuMemGetAccess"(to => *mut u64, of => usize, at => u64));
+        assert_eq!(code, 0, "asking for the rights at {at:#x}");
+        flags == 3
+    }
+
     /// The byte at an address, outside all order.
     pub fn byte(&self, at: u64) -> u8 {
         let mut byte = [0];

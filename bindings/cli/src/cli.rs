@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::job::{Backing, Schedule, Target, Who};
-use crate::{child, demo, doctor, run, simulate};
+use crate::{child, demo, doctor, page, run, simulate};
 
 /// What a command came to.
 pub enum Outcome {
@@ -44,6 +44,9 @@ enum Command {
     /// Run any program on simulated devices, and check what it does with their memory
     #[command(after_long_help = simulate::HELP)]
     Sim(SimArgs),
+    /// Make a page of a snapshot: what was live when, where it lies, which scope has it
+    #[command(after_long_help = REPORT_HELP)]
+    Report(ReportArgs),
     /// Look at the driver, the devices and the configuration, and try them
     Doctor(DoctorArgs),
     #[command(name = child::SUBCOMMAND, hide = true)]
@@ -186,6 +189,26 @@ pub struct SimArgs {
     pub command: Vec<OsString>,
 }
 
+const REPORT_HELP: &str = "\
+A snapshot is what cuddy.memory.dump_snapshot(\"memory.json\") writes in Python, and cuddy_snapshot() in C; it has a
+timeline if history was kept (cuddy.memory.record_history(), cuddy_record_history()). The page is one file that
+needs no network.
+
+Example:
+  cuddy report memory.json -o memory.html";
+
+/// What `cuddy report` is told.
+#[derive(Args)]
+pub struct ReportArgs {
+    /// The snapshot
+    #[arg(value_name = "SNAPSHOT")]
+    pub snapshot: PathBuf,
+
+    /// Where to write the page; the snapshot's name with .html if it is left out
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
 /// Substitutes of the CUDA runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Runtime {
@@ -229,6 +252,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args.on.on),
         Command::Replay(args) => run::replay(&args),
         Command::Sim(args) => simulate::run(&args),
+        Command::Report(args) => page::run(&args),
         Command::Doctor(args) => doctor::run(args.on.on),
         Command::Child => child::serve().map(|()| Outcome::Well),
     };

@@ -1,6 +1,6 @@
 //! The command `cuddy`: demo, replay of allocation traces, any program on simulated devices, doctor.
 //!
-//! One idea a file. Who uses whom: [`cli`] picks [`demo`], [`run`], [`simulate`] or [`doctor`].
+//! One idea a file. Who uses whom: [`cli`] picks [`demo`], [`run`], [`simulate`], [`doctor`] or [`page`].
 //! [`simulate`] runs a program of the user's; the others order [`job`]s of [`child`] processes, in
 //! which [`replay`] plays a [`trace`] against an [`allocator`] on a [`machine`], through [`gpu`] and, where it is simulated, [`sim`]; a [`report`] comes back.
 
@@ -19,6 +19,7 @@ pub mod library;
 pub mod machine;
 pub mod meter;
 pub mod out;
+pub mod page;
 pub mod print;
 pub mod replay;
 pub mod report;
