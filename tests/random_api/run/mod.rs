@@ -6,7 +6,9 @@
 
 mod blocks;
 mod check;
+mod crossing;
 mod graphs;
+mod misuse;
 mod observer;
 mod pools;
 mod streams;
