@@ -1029,8 +1029,9 @@ cuddy_status cuddy_list_options(char *buffer, size_t size, size_t *needed);
 // the driver is asked for more, whole allocations that are free go back, until no more is
 // page-locked than was ever in use at once and an eighth of it (or 2 MiB) more. The memory is of
 // the primary context of the device that was current when it was got; all devices can use it where
-// addresses are unified. It is placed by the calling thread's memory policy when it is got. A
-// reset of that device takes it away; that is noticed by the next call which needs the driver.
+// addresses are unified. It is placed by the calling thread's memory policy when it is got; reuse
+// does not look where it lies. A reset of that device takes it away; that is noticed by the next
+// call which needs the driver.
 
 // Allocates page-locked host memory.
 //
@@ -1169,6 +1170,90 @@ cuddy_status cuddy_enable_peer_access(int device, int peer);
 // Errors: as cuddy_enable_peer_access().
 // Thread-safe.
 cuddy_status cuddy_disable_peer_access(int device, int peer);
+
+// -------------------------------------------------------------------------------------------------
+// Scopes and history
+// -------------------------------------------------------------------------------------------------
+//
+// Scopes name parts of a program's run; each tells what was allocated in it, and what of that is
+// still live. History keeps what happened last. Both are off, and cost a branch, until a program
+// begins a scope or asks for history; from then on an allocation and its free cost some hundred
+// nanoseconds more. What is told, as JSON, is described in docs/SNAPSHOT.md.
+
+// Begins a scope on the calling thread, inside the one that it is in. What this thread allocates
+// until cuddy_scope_end() belongs to it.
+//
+// name: what it is called: not empty, without a slash. Scopes of one name in the same scope are
+//       one; how often it was begun is counted ("step", not "step 17").
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (name, or 63 scopes are begun), CUDDY_ERROR_NOT_SUPPORTED
+// (too many names), CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
+// Thread-safe. Other threads are not touched. Never calls the driver.
+cuddy_status cuddy_scope_begin(const char *name);
+
+// Ends the scope that the calling thread began last. Blocks of it stay its own.
+//
+// name: its name, to be sure; or NULL.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (the thread is in no scope, or in another: nothing is
+// ended then), CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver.
+cuddy_status cuddy_scope_end(const char *name);
+
+// Tells of every scope, as a JSON array: its path, how often it was begun, what is live of it,
+// its peak, and what was allocated over time, the scopes inside it included.
+//
+// buffer, size, needed: where to write the text; as for cuddy_memory_summary().
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0), CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver.
+cuddy_status cuddy_scopes(char *buffer, size_t size, size_t *needed);
+
+// Tells of the live blocks that were allocated in a scope, or in one inside it, as a JSON array:
+// where they are, how large, in which run of which scope they were allocated, and their labels.
+// Called when the scope has ended, these are what it leaked.
+//
+// scope: its path, all names from the outermost on with slashes between, "epoch/step"; "" is
+//        every block that was allocated since scopes or history were first used.
+// buffer, size, needed: where to write the text; as for cuddy_memory_summary().
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (scope is NULL or names none; buffer is NULL and size is
+// not 0), CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver.
+cuddy_status cuddy_leaks(const char *scope, char *buffer, size_t size, size_t *needed);
+
+// Says what a block is for: a label that leaks and snapshots tell.
+//
+// ptr:   the start of a live block, or any byte of it.
+// label: the text; "" takes it away.
+//
+// Errors: CUDDY_ERROR_FOREIGN_POINTER, CUDDY_ERROR_DOUBLE_FREE, CUDDY_ERROR_INVALID_ARGUMENT
+// (label is NULL; or the block was allocated before scopes or history were used),
+// CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver.
+cuddy_status cuddy_annotate(const void *ptr, const char *label);
+
+// Keeps what happens to memory from now on: allocations, frees, growth, release, and requests
+// that found none.
+//
+// events: how many of the last to keep, 72 bytes each, taken at once; 0 ends it. What was kept
+//         before is forgotten.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (more than 2^28), CUDDY_ERROR_HOST_OUT_OF_MEMORY,
+// CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver.
+cuddy_status cuddy_record_history(size_t events);
+
+// Writes all that is known of memory, as JSON: of every device in use its counters and every
+// block, the scopes, and the history that was kept.
+//
+// buffer, size, needed: where to write the text; as for cuddy_memory_summary(). It may be longer
+//         at the next call: make the buffer larger, until needed is at most size.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0),
+// CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver. Other threads wait while blocks are listed.
+cuddy_status cuddy_snapshot(char *buffer, size_t size, size_t *needed);
 
 // -------------------------------------------------------------------------------------------------
 // Per-thread default streams

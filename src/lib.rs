@@ -9,12 +9,15 @@ mod graphs;
 pub(crate) mod hash;
 pub mod heap;
 pub(crate) mod host;
+pub(crate) mod journal;
 pub(crate) mod limbo;
-pub(crate) mod mutants;
+#[doc(hidden)]
+pub mod mutants;
 pub(crate) mod observers;
 pub mod options;
 pub(crate) mod owners;
 pub mod process;
+pub(crate) mod scopes;
 pub(crate) mod shelf;
 pub mod size;
 pub mod stats;

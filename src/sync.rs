@@ -121,6 +121,34 @@ const FORKED: u8 = 2;
 
 static PHASE: AtomicU8 = AtomicU8::new(FRESH);
 
+/// A reason for [`must_detour`]: this is the child of a fork that came after CUDA was used.
+const FORK: u8 = 1;
+/// Another one: somebody watches.
+const WATCH: u8 = 2;
+
+static DETOUR: AtomicU8 = AtomicU8::new(0);
+
+/// Whether a call may not take the short way of a cached hit. One test for all reasons: a hit pays for
+/// one.
+#[inline]
+pub(crate) fn must_detour() -> bool {
+    DETOUR.load(Ordering::Relaxed) != 0
+}
+
+/// Says whether somebody watches.
+pub(crate) fn set_watched(watched: bool) {
+    match watched {
+        true => DETOUR.fetch_or(WATCH, Ordering::Relaxed),
+        false => DETOUR.fetch_and(!WATCH, Ordering::Relaxed),
+    };
+}
+
+/// Whether somebody watches.
+#[inline]
+pub(crate) fn is_watched() -> bool {
+    DETOUR.load(Ordering::Relaxed) & WATCH != 0
+}
+
 /// Fails in the child of a fork that came after CUDA was used. Takes no lock.
 #[inline]
 pub(crate) fn refuse_after_fork() -> Result<(), Error> {
@@ -141,7 +169,7 @@ pub(crate) fn about_to_use() -> Result<(), Error> {
     if REGISTERED.load(Ordering::Relaxed) == 0 {
         // SAFETY: `mark_child` is a function of this library, which stays loaded (a shared library
         // whose handler is registered is never unmapped: linked with -z nodelete), and it does
-        // nothing but one atomic operation, which is safe in a forked child.
+        // nothing but two atomic operations, which are safe in a forked child.
         let refused = unsafe { libc::pthread_atfork(None, None, Some(mark_child)) };
         if refused != 0 {
             return Err(Error::HostOutOfMemory);
@@ -158,7 +186,9 @@ pub(crate) fn unused() {
 }
 
 extern "C" fn mark_child() {
-    let _ = PHASE.compare_exchange(USED, FORKED, Ordering::Relaxed, Ordering::Relaxed);
+    if PHASE.compare_exchange(USED, FORKED, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        DETOUR.fetch_or(FORK, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]

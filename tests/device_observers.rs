@@ -490,3 +490,69 @@ fn threads_with_observers_that_come_and_go() {
         machine.assert_clean();
     });
 }
+
+static WHAT: AtomicU64 = AtomicU64::new(0);
+
+extern "C-unwind" fn ends_a_pool(event: *const cuddy_event, _: *mut c_void) {
+    frees_one(event, std::ptr::null_mut());
+    process::pool_destroy(WHAT.load(Ordering::Relaxed)).expect("a pool");
+}
+
+extern "C-unwind" fn retires_a_stream(event: *const cuddy_event, _: *mut c_void) {
+    frees_one(event, std::ptr::null_mut());
+    process::stream_retire(0, WHAT.load(Ordering::Relaxed) as usize).expect("open");
+}
+
+extern "C-unwind" fn resets_the_device(event: *const cuddy_event, user: *mut c_void) {
+    note(event);
+    // SAFETY: the test passes its machine, which outlives the observer.
+    let machine = unsafe { &*user.cast::<Machine>() };
+    machine.reset_device(0);
+}
+
+/// A callback may end the pool, the stream or the context that the request is for.
+#[test]
+fn a_callback_may_end_what_the_request_is_for() {
+    observed("a_callback_may_end_what_the_request_is_for", "memory_limit:64MiB", |machine| {
+        let pool = PoolOptions { device: 0, limit: 4 * MIB, use_on_oom: false };
+        let pool = process::pool_create(pool).expect("a pool");
+        let malloc_in = |bytes| process::malloc_in(pool, bytes, 0, 0, 0, None);
+        let old = malloc_in(4 * MIB).expect("fits");
+        machine.fill(0, old, 1, 4 * MIB);
+        stash(old);
+        WHAT.store(pool, Ordering::Relaxed);
+        let name = observe(CUDDY_EVENT_OUT_OF_MEMORY, Some(ends_a_pool), 0);
+        if let Ok(block) = malloc_in(3 * MIB) {
+            machine.fill(0, block, 2, 3 * MIB);
+            process::free(block).expect("live");
+        }
+        unobserve(name);
+        assert!(malloc_in(MIB).is_err(), "it is gone");
+
+        let stream = machine.stream();
+        process::stream_open(0, stream).expect("a stream");
+        let old = malloc_on(64 * MIB, stream).expect("fits");
+        machine.fill(stream, old, 1, 64 * MIB);
+        stash(old);
+        WHAT.store(stream as u64, Ordering::Relaxed);
+        let name = observe(CUDDY_EVENT_OUT_OF_MEMORY, Some(retires_a_stream), 0);
+        let new = malloc_on(60 * MIB, stream).expect("what was freed");
+        machine.fill(stream, new, 2, 60 * MIB);
+        // Retired, it is the program's own business what it is given.
+        machine.synchronize(stream);
+        process::free(new).expect("live");
+        unobserve(name);
+        process::empty_cache(0).expect("it works");
+        assert_eq!((stats(0).reserved, stats(0).active), (0, 0));
+        machine.synchronize_all();
+        machine.assert_clean();
+
+        let lost = malloc(64 * MIB, 0).expect("fits");
+        let user = &raw const *machine as usize;
+        let name = observe(CUDDY_EVENT_OUT_OF_MEMORY, Some(resets_the_device), user);
+        let block = malloc(64 * MIB, 0).expect("on the device that starts anew");
+        unobserve(name);
+        assert!(matches!(process::free(lost), Err(Error::DeviceReset(0)) | Ok(())));
+        assert_eq!(stats(0).live_block_count, u64::from(lost != block));
+    });
+}

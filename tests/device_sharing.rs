@@ -394,23 +394,26 @@ fn what_was_seen_crosses_without_a_driver_call() {
     sharing(test, 64, "memory_limit:16MiB", |machine| {
         let streams = open(machine, 3);
         let [a, b, c] = streams[..] else { panic!("three streams") };
-        let p = malloc_on(8 * MIB, a).expect("fits");
-        machine.gate(a, 1);
-        fill_and_free(machine, a, p, 8 * MIB);
-        for (thief, donor) in [(b, a), (c, b)] {
-            machine.order(donor, thief);
-            process::note_wait(0, thief, donor).expect("two streams");
+        for bytes in [8 * MIB, 4096] {
+            let p = malloc_on(bytes, a).expect("fits");
+            machine.gate(a, bytes);
+            fill_and_free(machine, a, p, bytes);
+            for (thief, donor) in [(b, a), (c, b)] {
+                machine.order(donor, thief);
+                process::note_wait(0, thief, donor).expect("two streams");
+            }
+            let calls = stats(0).driver_call_count;
+            let q = malloc_on(bytes, c).expect("the block of a");
+            assert_eq!((q, stats(0).driver_call_count), (p, calls));
+            machine.fill(c, q, 2, bytes);
+            process::free(q).expect("live");
+            // And a has not seen c: it gets it back behind a wait only.
+            let r = malloc_on(bytes, a).expect("there is memory");
+            machine.fill(a, r, 3, bytes);
+            machine.sim.gate_open(bytes);
+            process::free(r).expect("live");
+            machine.synchronize_all();
         }
-        let calls = stats(0).driver_call_count;
-        let q = malloc_on(8 * MIB, c).expect("the block of a");
-        assert_eq!((q, stats(0).driver_call_count), (p, calls));
-        machine.fill(c, q, 2, 8 * MIB);
-        process::free(q).expect("live");
-        // And a has not seen c: it gets it back behind a wait only.
-        let r = malloc_on(8 * MIB, a).expect("there is memory");
-        machine.fill(a, r, 3, 8 * MIB);
-        machine.sim.gate_open(1);
-        machine.synchronize_all();
         machine.assert_clean();
     });
 }

@@ -114,6 +114,11 @@ fn streams() {
 }
 
 #[test]
+fn watching() {
+    check("watching.c");
+}
+
+#[test]
 fn threads() {
     check("threads.c");
 }
@@ -316,7 +321,7 @@ fn under_valgrind() {
         return common::skipped("the C programs under valgrind", "valgrind is not installed");
     }
     let folder = Folder::with_libraries();
-    for name in ["errors.c", "memory.c", "stats.c", "options.c", "streams.c"] {
+    for name in ["errors.c", "memory.c", "stats.c", "options.c", "streams.c", "watching.c"] {
         let binary = compile(&folder, &Path::new("tests/c").join(name), Language::C99);
         let mut command = in_sandbox(&folder, "valgrind");
         command.args(["--quiet", "--error-exitcode=9", "--leak-check=full"]);

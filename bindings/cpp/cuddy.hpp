@@ -338,6 +338,18 @@ private:
     cuddy_pool id_ = none;
 };
 
+// While it lives, what this thread allocates belongs to the scope of that name: cuddy_scopes() and
+// cuddy_leaks() tell of it. Scopes end in the reverse order of their beginning, on the thread that
+// began them.
+class scope {
+public:
+    explicit scope(const char *name) { check(cuddy_scope_begin(name)); }
+    explicit scope(const std::string &name) : scope(name.c_str()) {}
+    scope(const scope &) = delete;
+    scope &operator=(const scope &) = delete;
+    ~scope() { (void)cuddy_scope_end(nullptr); }
+};
+
 // Tells Cuddy that a stream lives as long as this object, which saves driver calls: make it after the
 // stream, and let it end before the stream is destroyed.
 class held_stream {
@@ -377,18 +389,41 @@ inline std::size_t max_memory_reserved(int device = CUDDY_CURRENT_DEVICE) { retu
 
 inline void reset_peak_memory_stats(int device = CUDDY_CURRENT_DEVICE) { check(cuddy_reset_peak_memory_stats(device)); }
 
-// A table of the counters, for people.
-inline std::string memory_summary(int device = CUDDY_CURRENT_DEVICE) {
+namespace detail {
+
+// The text that a function writes into a buffer of a size, and says how much it needs.
+template <class Write> std::string text_of(Write write) {
     std::string text;
     std::size_t needed = 0;
-    check(cuddy_memory_summary(device, nullptr, 0, &needed));
+    check(write(nullptr, std::size_t{0}, &needed));
     while (needed > text.size() + 1) { // it may grow between two calls
         text.resize(needed - 1);
-        check(cuddy_memory_summary(device, text.data(), text.size() + 1, &needed));
+        check(write(text.data(), text.size() + 1, &needed));
     }
     text.resize(needed == 0 ? 0 : needed - 1);
     return text;
 }
+
+} // namespace detail
+
+// A table of the counters, for people.
+inline std::string memory_summary(int device = CUDDY_CURRENT_DEVICE) {
+    return detail::text_of([device](char *to, std::size_t size, std::size_t *needed) {
+        return cuddy_memory_summary(device, to, size, needed);
+    });
+}
+
+// As JSON (see docs/SNAPSHOT.md): every scope; the live blocks of one, "" for all; everything.
+inline std::string scopes() { return detail::text_of(cuddy_scopes); }
+inline std::string leaks(const std::string &path = {}) {
+    return detail::text_of([&path](char *to, std::size_t size, std::size_t *needed) {
+        return cuddy_leaks(path.c_str(), to, size, needed);
+    });
+}
+inline std::string snapshot() { return detail::text_of(cuddy_snapshot); }
+
+// Keeps the last so many events for snapshots; 0 ends it.
+inline void record_history(std::size_t events) { check(cuddy_record_history(events)); }
 
 // Gives every free byte back to the driver; how many that were.
 inline std::size_t empty_cache(int device = CUDDY_CURRENT_DEVICE) {

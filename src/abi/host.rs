@@ -14,8 +14,9 @@
 //! the driver is asked for more, whole allocations that are free go back, until no more is
 //! page-locked than was ever in use at once and an eighth of it (or 2 MiB) more. The memory is of
 //! the primary context of the device that was current when it was got; all devices can use it where
-//! addresses are unified. It is placed by the calling thread's memory policy when it is got. A
-//! reset of that device takes it away; that is noticed by the next call which needs the driver.
+//! addresses are unified. It is placed by the calling thread's memory policy when it is got; reuse
+//! does not look where it lies. A reset of that device takes it away; that is noticed by the next
+//! call which needs the driver.
 
 use std::ffi::c_void;
 

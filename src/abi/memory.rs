@@ -110,10 +110,34 @@ pub unsafe extern "C" fn cuddy_malloc(
     device: c_int,
     stream: cuddy_stream,
 ) -> cuddy_status {
+    if !ptr.is_null()
+        && let Some(address) = process::off_shelf(bytes as u64, device, stream as usize)
+    {
+        // SAFETY: not NULL, and the caller promises that it may be written.
+        unsafe { ptr.write(address as *mut c_void) };
+        return cuddy_status::CUDDY_OK;
+    }
+    // SAFETY: the caller's promises are the same.
+    unsafe { malloc_missed(ptr, bytes, device, stream) }
+}
+
+/// What [`cuddy_malloc`] does when there is nothing on the shelf. A function of its own: a hit pays
+/// for none of it.
+///
+/// # Safety
+/// `ptr` is NULL or valid for writing.
+#[inline(never)]
+unsafe fn malloc_missed(
+    ptr: *mut *mut c_void,
+    bytes: usize,
+    device: c_int,
+    stream: cuddy_stream,
+) -> cuddy_status {
     guarded(|| {
         given(ptr, "ptr")?;
-        let address = process::malloc(bytes as u64, 0, device, stream as usize)?;
-        // SAFETY: not NULL, and the caller promises that it may be written.
+        let (bytes, stream, pool) = (bytes as u64, stream as usize, process::CURRENT_POOL);
+        let address = process::malloc_missed(pool, bytes, 0, device, stream, None)?;
+        // SAFETY: not NULL, and writable by the function's contract.
         unsafe { ptr.write(address as *mut c_void) };
         Ok(())
     })
@@ -194,7 +218,16 @@ pub(super) unsafe fn malloc_ex(
 /// (see cuddy_record_stream()). Never waits, unless the option caching is off.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuddy_free(ptr: *mut c_void) -> cuddy_status {
-    guarded(|| process::free(ptr as u64))
+    if process::to_shelf(ptr as u64) {
+        return cuddy_status::CUDDY_OK;
+    }
+    free_missed(ptr)
+}
+
+/// What [`cuddy_free`] does with what cannot be put on the shelf.
+#[inline(never)]
+fn free_missed(ptr: *mut c_void) -> cuddy_status {
+    guarded(|| process::free_missed(ptr as u64))
 }
 
 /// Gives a block back to another stream than its own, whose later work may use it at once. The

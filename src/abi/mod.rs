@@ -36,5 +36,6 @@ pub mod host;
 pub mod observers;
 
 pub mod peers;
+pub mod watching;
 
 pub mod per_thread;

@@ -17,10 +17,11 @@ use super::{BOOKS, Device, Named};
 use crate::error::Error;
 use crate::heap::Block;
 use crate::mutants::mutant;
-use crate::shelf::{self, A_BLOCK, Declared, Lent, Loans, PEAKED, Standing, Stopped, Tally};
+use crate::shelf::{self, A_BLOCK, Declared, Kept, Lent, Loans, PEAKED, Standing, Stopped, Tally};
+use crate::size;
 use crate::stats::cuddy_stats;
 use crate::sync::Guard;
-use crate::types::{Address, PoolId};
+use crate::types::{Address, PoolId, StreamSlot};
 
 /// Of what is reserved, a thread's shelf of a stream holds at most this part.
 const PART: u64 = 64;
@@ -36,6 +37,8 @@ pub(super) struct Front {
     era: AtomicU64,
     /// The most bytes on one shelf; 0 for no shelves at all.
     limit: AtomicU64,
+    /// Counts the times that the books were opened by a request or a free: the heap's version.
+    version: AtomicU64,
     /// Whether several threads count, and so declare.
     shared: AtomicBool,
 }
@@ -47,6 +50,7 @@ impl Front {
             declared: Declared::default(),
             era: AtomicU64::new(1),
             limit: AtomicU64::new(0),
+            version: AtomicU64::new(1),
             shared: AtomicBool::new(false),
         }
     }
@@ -71,50 +75,51 @@ impl Front {
 }
 
 impl Device {
-    /// A block off the calling thread's shelf.
+    /// A block off the calling thread's shelf, of the default pool.
     #[inline]
-    pub(super) fn off_shelf(&self, stream: Named, bytes: u64, requested: u64) -> Option<Address> {
+    pub(crate) fn off_shelf(&self, stream: Named, requested: u64) -> Option<Address> {
+        let bytes = size::round_up(requested)?;
         if stream.context.is_some() {
             return None;
         }
         let front = &self.front;
-        shelf::with_mine(|mine| {
+        shelf::try_mine(|mine| {
             let (shelf, tally) = mine.of(self.id)?.named(name(stream), front.era())?;
-            let address = shelf.take(bytes)?;
-            front.loans.unshelve(address, bytes, requested);
+            let block = shelf.take(bytes)?;
+            front.loans.unshelve(block, bytes, requested);
             tally.served(&front.declared, bytes, requested);
-            Some(address)
-        })?
+            Some(block.address())
+        })
     }
 
     /// Frees a block to the calling thread's shelf. `false` if it has to be done by the books.
     #[inline]
-    pub(super) fn to_shelf(&self, address: Address) -> bool {
-        let (front, limit) = (&self.front, self.front.limit());
-        if limit == 0 {
-            return false;
-        }
-        let shelved = shelf::with_mine(|mine| {
+    pub(crate) fn to_shelf(&self, address: Address) -> bool {
+        let front = &self.front;
+        let shelved = shelf::try_mine(|mine| {
             let mine = mine.of(self.id)?;
-            let mut place = None;
-            let lent = front.loans.shelve(address, |lent| {
-                place = mine.of(lent.stream, front.era());
-                place.as_ref().is_some_and(|(shelf, _)| shelf.has_room(lent.bytes, limit))
+            let (limit, version) = (front.limit(), front.version.load(Ordering::Relaxed));
+            let (block, lent, (shelf, tally)) = front.loans.shelve(address, |lent| {
+                let (shelf, tally) = mine.of(lent.stream, front.era())?;
+                shelf.has_room(address, lent.bytes, limit, version).then_some((shelf, tally))
             })?;
-            let (shelf, tally) = place?;
-            shelf.put(address, lent.bytes, limit);
+            shelf.put(block, lent.bytes);
             tally.freed(&front.declared, lent.bytes, lent.requested);
             Some(())
         });
-        shelved.flatten().is_some()
+        shelved.is_some()
     }
 
-    /// The books, with what the calling thread has counted.
+    /// The books, with what the calling thread has counted and its large blocks: the heap is about to
+    /// change.
     pub(super) fn my_books(&self) -> Guard<'_, Books, BOOKS> {
         let mut books = self.books.lock();
+        let front = &self.front;
+        front.version.store(front.version.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         shelf::with_mine(|mine| {
             if let Some(mine) = mine.of(self.id) {
-                self.front.gather(&mut books.stats, &mut mine.tally);
+                mine.empty_recent(|block| front.back_to_heap(&mut books, block));
+                front.gather(&mut books.stats, &mut mine.tally);
             }
         });
         books
@@ -133,7 +138,7 @@ impl Device {
         }
         stopped.each(|theirs| {
             if let Some(theirs) = theirs.of(self.id) {
-                theirs.empty(|address| self.front.back_to_heap(books, address));
+                theirs.empty(|block| self.front.back_to_heap(books, block));
                 self.front.gather(&mut books.stats, &mut theirs.tally);
             }
         });
@@ -148,7 +153,7 @@ impl Device {
             return;
         }
         self.know_me(books);
-        if !shelf::is_small(block.bytes, front.limit()) {
+        if front.limit() == 0 {
             return;
         }
         if front.loans.is_full() {
@@ -156,12 +161,15 @@ impl Device {
         }
         let Block { bytes, requested, stream: slot, .. } = block;
         let lent = Lent { bytes, requested, stream: slot };
-        if front.loans.lend(address, lent) {
-            let era = front.era();
-            shelf::with_mine(|mine| {
-                mine.make(self.id).map(|mine| mine.set_up(slot, name(stream), era))
-            });
-        }
+        let Some(kept) = front.loans.lend(address, lent) else { return };
+        let (era, version) = (front.era(), front.version.load(Ordering::Relaxed));
+        shelf::with_mine(|mine| {
+            let mine = mine.make(self.id)?;
+            mine.set_up(slot, name(stream), era);
+            let (shelf, _) = mine.of(slot, era)?;
+            shelf.handed_out(kept, bytes, version);
+            Some(())
+        });
     }
 
     /// Counts the calling thread among those that have a tally. From the second on they declare.
@@ -204,6 +212,16 @@ impl Device {
         shelf::with_mine(|mine| {
             let (shelf, _) = mine.of(self.id)?.of(lent.stream, front.era())?;
             shelf.make_room(lent.bytes, limit, |other| front.back_to_heap(books, other));
+            Some(())
+        });
+    }
+
+    /// Gives what lies on the calling thread's shelf of a stream to the heap, as of now.
+    pub(super) fn clear_my_shelf(&self, books: &mut Books, stream: StreamSlot) {
+        let front = &self.front;
+        shelf::with_mine(|mine| {
+            let (shelf, _) = mine.of(self.id)?.of(stream, front.era())?;
+            shelf.empty(|block| front.back_to_heap(books, block));
             Some(())
         });
     }
@@ -286,8 +304,9 @@ impl Device {
 
 impl Front {
     /// Ends the loan of a block that was taken off a shelf. Its counters were moved when it was freed.
-    fn back_to_heap(&self, books: &mut Books, address: Address) {
-        self.loans.end_shelved(address);
+    fn back_to_heap(&self, books: &mut Books, block: Kept) {
+        let address = block.address();
+        self.loans.end_shelved(block);
         let Books { pools, streams, .. } = books;
         let released = pools[PoolId::DEFAULT].heap.release(address, |slot| streams.epoch(slot));
         debug_assert!(released.is_ok(), "a block on a shelf is not live to the heap: {address}");

@@ -151,26 +151,14 @@ pub(crate) struct Info {
 }
 
 impl Device {
-    /// A block that is safe on its stream at once.
+    /// A block that is safe on its stream at once, by the books.
     ///
-    /// A hit on a shelf takes no lock; one in the books takes one, for short arithmetic. Neither makes
-    /// a driver call or a system call.
-    #[inline]
+    /// A hit takes one lock, for short arithmetic, and makes no driver call or system call.
+    #[inline(never)]
     pub(crate) fn malloc(&self, want: Want) -> Result<Address, Error> {
         let Some(bytes) = size::round_up(want.bytes) else {
             return Err(self.beyond_reach(want.bytes));
         };
-        if want.alignment <= size::GRANULE
-            && want.pool == PoolName::DEFAULT
-            && let Some(address) = self.off_shelf(want.stream, bytes, want.bytes)
-        {
-            return Ok(address);
-        }
-        self.malloc_by_books(want, bytes)
-    }
-
-    #[inline(never)]
-    fn malloc_by_books(&self, want: Want, bytes: u64) -> Result<Address, Error> {
         let key = want.stream.key();
         let wait_ms = want.wait_ms.unwrap_or(self.options.wait_ms);
         let mut starts = 0;
@@ -272,17 +260,10 @@ impl Device {
         }
     }
 
-    /// Gives a block back at the point that the host has reached in the block's own stream.
-    #[inline]
-    pub(crate) fn free(&self, pool: PoolId, address: Address) -> Result<(), Error> {
-        match self.to_shelf(address) {
-            true => Ok(()),
-            false => self.free_by_books(pool, address),
-        }
-    }
-
+    /// Gives a block back at the point that the host has reached in the block's own stream, by the
+    /// books.
     #[inline(never)]
-    fn free_by_books(&self, pool: PoolId, address: Address) -> Result<(), Error> {
+    pub(crate) fn free(&self, pool: PoolId, address: Address) -> Result<(), Error> {
         let mut books = self.my_books();
         let pool = books.serving(address, pool)?;
         if self.may_capture() {

@@ -76,7 +76,11 @@ impl Device {
             Ok(thief)
         })
         .and_then(|thief| {
-            let noted = self.with_slot(donor, |books, donor| books.streams.note_wait(thief, donor));
+            let noted = self.with_slot(donor, |books, donor| {
+                // What this thread freed so far is what was waited for.
+                self.clear_my_shelf(books, donor);
+                books.streams.note_wait(thief, donor)
+            });
             self.books.lock().streams.unpin(thief);
             noted
         })

@@ -4,12 +4,18 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
+use super::books::Books;
 use super::human::{exact, short};
 use super::work::{Turn, Work};
 use super::{Device, MOST_STARTS, Store};
 use crate::driver::Context;
 use crate::error::{Error, Words, sentence};
+use crate::heap::{BlockState, BlockView};
 use crate::stats::cuddy_stats;
+use crate::types::PoolId;
+
+/// A block of a pool, and the handle of the stream that it is of.
+pub(crate) type Laid = (PoolId, BlockView, usize);
 
 /// Columns of the summary.
 const WIDTH: usize = 78;
@@ -17,13 +23,35 @@ const WIDTH: usize = 78;
 impl Device {
     /// The counters, all of one moment. No driver call.
     pub(crate) fn stats(&self) -> cuddy_stats {
-        let books = self.all_books();
+        self.stats_in(&self.all_books())
+    }
+
+    fn stats_in(&self, books: &Books) -> cuddy_stats {
         let mut stats = books.stats;
         stats.active_peak = books.active_peak();
         stats.cached = stats.reserved - stats.active;
         stats.largest_free = books.pools.largest_free();
         stats.driver_call_count += self.calls.load(Ordering::Relaxed);
         stats
+    }
+
+    /// The counters, and every block of every pool in address order with its stream's handle, all of
+    /// one moment.
+    pub(crate) fn layout(&self) -> Result<(cuddy_stats, Vec<Laid>), Error> {
+        let books = self.all_books();
+        let stats = self.stats_in(&books);
+        let mut blocks = Vec::new();
+        for (id, pool) in books.pools.each() {
+            for block in pool.heap.blocks() {
+                let handle = match block.state {
+                    BlockState::Gap | BlockState::Claimed { mapped: false } => 0,
+                    _ => books.streams.names(block.stamp.stream).0,
+                };
+                blocks.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+                blocks.push((id, block, handle));
+            }
+        }
+        Ok((stats, blocks))
     }
 
     /// Every peak becomes what is now.

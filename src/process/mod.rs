@@ -13,6 +13,7 @@ mod host;
 mod observers;
 mod pools;
 mod start;
+mod watch;
 
 use std::fmt::Write;
 
@@ -21,7 +22,7 @@ use crate::device::{Device, Named, Want};
 use crate::error::{Error, Words, sentence};
 use crate::size::GRANULE;
 use crate::stats::cuddy_stats;
-use crate::sync::refuse_after_fork;
+use crate::sync::{is_watched, must_detour, refuse_after_fork};
 use crate::types::{Address, DeviceId, PoolId};
 
 pub use self::configuration::{option, options, rejected_options, set_option};
@@ -40,6 +41,8 @@ pub use self::pools::{
     CURRENT_POOL, DEFAULT_POOL, PoolOptions, pool_create, pool_destroy, pool_empty_cache, pool_pop,
     pool_push, pool_reset_peaks, pool_set_limit, pool_set_share, pool_stats, pool_trim,
 };
+
+pub use self::watch::{annotate, leaks, record_history, scope_begin, scope_end, scopes, snapshot};
 
 /// In place of a device's number: the device of the calling thread's current CUDA context, or
 /// device 0 if it has none.
@@ -74,14 +77,75 @@ pub struct BlockInfo {
 ///
 /// Default streams (0, 1 and 2) are those of the device's primary context; with
 /// [`CURRENT_DEVICE`], of the current context.
+#[inline(always)]
 pub fn malloc(bytes: u64, alignment: u64, device: i32, stream: usize) -> Result<u64, Error> {
     malloc_in(CURRENT_POOL, bytes, alignment, device, stream, None)
 }
 
 /// The same in a pool: one of [`pool_create`], [`CURRENT_POOL`] or [`DEFAULT_POOL`]; and waiting for
 /// memory no longer than `wait_ms` milliseconds; `None` is as configured.
-#[inline]
+#[inline(always)]
 pub fn malloc_in(
+    pool: u64,
+    bytes: u64,
+    alignment: u64,
+    device: i32,
+    stream: usize,
+    wait_ms: Option<u64>,
+) -> Result<u64, Error> {
+    if pool <= DEFAULT_POOL
+        && (alignment == 0 || alignment.is_power_of_two() && alignment <= GRANULE)
+        && let Some(address) = off_shelf(bytes, device, stream)
+    {
+        return Ok(address);
+    }
+    malloc_missed(pool, bytes, alignment, device, stream, wait_ms)
+}
+
+/// A block off the calling thread's shelf, if there is one of the size; `None` says nothing else.
+///
+/// Nothing in here waits, allocates, calls the driver or can panic.
+#[inline]
+pub fn off_shelf(bytes: u64, device: i32, stream: usize) -> Option<u64> {
+    if must_detour() || self::pools::any_pushed() {
+        return None;
+    }
+    let device = started_already()?.device_in_use(DeviceId(u32::try_from(device).ok()?))?;
+    device.off_shelf(Named { raw: stream, context: None }, bytes).map(|address| address.0)
+}
+
+/// Frees a block to the calling thread's shelf. `false` says only that this has not been done.
+///
+/// Nothing in here waits, allocates, calls the driver or can panic.
+#[inline]
+pub fn to_shelf(pointer: u64) -> bool {
+    !must_detour() && owner(pointer).is_some_and(|(_, device, _)| device.to_shelf(Address(pointer)))
+}
+
+/// What [`malloc_in`] does when there is nothing on the shelf, or somebody watches.
+#[inline(never)]
+pub fn malloc_missed(
+    pool: u64,
+    bytes: u64,
+    alignment: u64,
+    device: i32,
+    stream: usize,
+    wait_ms: Option<u64>,
+) -> Result<u64, Error> {
+    match serve(pool, bytes, alignment, device, stream, wait_ms) {
+        Ok(address) => {
+            if is_watched() {
+                watch::handed_out(address);
+            }
+            Ok(address)
+        }
+        Err(error) => Err(watch::failed(error, bytes, device, stream)),
+    }
+}
+
+/// [`malloc_missed`], not watched.
+#[inline]
+fn serve(
     pool: u64,
     bytes: u64,
     alignment: u64,
@@ -105,12 +169,30 @@ pub fn malloc_in(
 }
 
 /// Gives a block back. 0 is no block, and fine.
+#[inline(always)]
 pub fn free(pointer: u64) -> Result<(), Error> {
+    match to_shelf(pointer) {
+        true => Ok(()),
+        false => free_missed(pointer),
+    }
+}
+
+/// What [`free`] does with what cannot be put on the shelf, or where somebody watches.
+#[inline(never)]
+pub fn free_missed(pointer: u64) -> Result<(), Error> {
+    if pointer != 0 && is_watched() {
+        return watch::around(pointer, || give(pointer));
+    }
+    give(pointer)
+}
+
+/// [`free_missed`], not watched.
+fn give(pointer: u64) -> Result<(), Error> {
     if pointer == 0 {
         return Ok(());
     }
     refuse_after_fork()?;
-    let (_, device, pool) = owner(pointer)?;
+    let (_, device, pool) = served(pointer)?;
     device.free(pool, Address(pointer))
 }
 
@@ -121,9 +203,9 @@ pub fn free_on(pointer: u64, stream: usize) -> Result<(), Error> {
         return Ok(());
     }
     refuse_after_fork()?;
-    let (process, device, pool) = owner(pointer)?;
+    let (process, device, pool) = served(pointer)?;
     let named = process.name(device, stream)?;
-    device.free_on(pool, Address(pointer), named)
+    watch::around(pointer, || device.free_on(pool, Address(pointer), named))
 }
 
 /// Gives a block back once what `event` (a `CUevent`) holds by now is over. 0 is no block, and fine.
@@ -132,8 +214,8 @@ pub fn free_after(pointer: u64, event: usize) -> Result<(), Error> {
         return Ok(());
     }
     refuse_after_fork()?;
-    let (_, device, pool) = owner(pointer)?;
-    device.free_after(pool, Address(pointer), event)
+    let (_, device, pool) = served(pointer)?;
+    watch::around(pointer, || device.free_after(pool, Address(pointer), event))
 }
 
 /// Says that the program has made `thief` wait for all that `donor` had been given.
@@ -152,7 +234,7 @@ pub fn record_stream(pointer: u64, stream: usize) -> Result<(), Error> {
         return Ok(());
     }
     refuse_after_fork()?;
-    let (process, device, pool) = owner(pointer)?;
+    let (process, device, pool) = served(pointer)?;
     let named = process.name(device, stream)?;
     device.record_stream(pool, Address(pointer), named)
 }
@@ -160,7 +242,7 @@ pub fn record_stream(pointer: u64, stream: usize) -> Result<(), Error> {
 /// What is known about the live block that `pointer` is the start of, or lies in.
 pub fn block_info(pointer: u64) -> Result<BlockInfo, Error> {
     refuse_after_fork()?;
-    let (_, device, pool) = owner(pointer)?;
+    let (_, device, pool) = served(pointer)?;
     let info = device.info(pool, Address(pointer))?;
     Ok(BlockInfo {
         address: info.address.0,
@@ -239,14 +321,14 @@ pub fn tick(device: i32) -> Result<u64, Error> {
 /// the rest of the block.
 pub fn pin(pointer: u64, bytes: u64) -> Result<(), Error> {
     refuse_after_fork()?;
-    let (_, device, pool) = owner(pointer)?;
+    let (_, device, pool) = served(pointer)?;
     device.pin(pool, Address(pointer), bytes)
 }
 
 /// Ends one [`pin`] of the same range.
 pub fn unpin(pointer: u64, bytes: u64) -> Result<(), Error> {
     refuse_after_fork()?;
-    let (_, device, pool) = owner(pointer)?;
+    let (_, device, pool) = served(pointer)?;
     device.unpin(pool, Address(pointer), bytes)
 }
 
@@ -358,13 +440,15 @@ fn each_in_use(
 
 /// The device that serves an address, and the pool of it that is the first to be asked.
 #[inline]
-fn owner(pointer: u64) -> Result<(&'static Process, &'static Device, PoolId), Error> {
-    let address = Address(pointer);
-    let found = OWNERS.get(address).and_then(|(id, pool)| {
-        let process = started_already()?;
-        Some((process, process.device_in_use(id)?, pool))
-    });
-    found.ok_or(Error::ForeignPointer(address))
+fn owner(pointer: u64) -> Option<(&'static Process, &'static Device, PoolId)> {
+    let (id, pool) = OWNERS.get(Address(pointer))?;
+    let process = started_already()?;
+    Some((process, process.device_in_use(id)?, pool))
+}
+
+/// The same; an error if there is none.
+fn served(pointer: u64) -> Result<(&'static Process, &'static Device, PoolId), Error> {
+    owner(pointer).ok_or(Error::ForeignPointer(Address(pointer)))
 }
 
 impl Process {

@@ -138,11 +138,17 @@ pub fn pool_empty_cache(pool: u64) -> Result<u64, Error> {
     pool_trim(pool, 0)
 }
 
-/// The pool of `device` that a request means by `pool`.
+/// Whether any thread has a current pool of its own.
 #[inline]
+pub(super) fn any_pushed() -> bool {
+    PUSHED.load(Ordering::Relaxed)
+}
+
+/// The pool of `device` that a request means by `pool`.
+#[inline(always)]
 pub(super) fn pool_on(device: &Device, pool: u64) -> Result<PoolName, Error> {
     match pool {
-        CURRENT_POOL if !PUSHED.load(Ordering::Relaxed) => Ok(PoolName::DEFAULT),
+        CURRENT_POOL if !any_pushed() => Ok(PoolName::DEFAULT),
         CURRENT_POOL if mutant("pool-pushed-for-nothing") => Ok(PoolName::DEFAULT),
         CURRENT_POOL => Ok(current_on(device.id())),
         DEFAULT_POOL => Ok(PoolName::DEFAULT),

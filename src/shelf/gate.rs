@@ -46,19 +46,11 @@ const NONE: u8 = 2;
 const PRIVATE_EXPEDITED: i32 = 1 << 3;
 const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
 
-/// What a thread knows of its gate.
-#[derive(Clone, Copy)]
-enum Mine {
-    /// It has not asked.
-    Unasked,
-    Gate(&'static Gate),
-    /// It gets none: host memory ran out, or the thread is ending.
-    Without,
-}
-
 thread_local! {
-    /// No destructor: it can be read until the thread's very end.
-    static MINE: Cell<Mine> = const { Cell::new(Mine::Unasked) };
+    /// The thread's gate. No destructor: it can be read until the thread's very end.
+    static MINE: Cell<Option<&'static Gate>> = const { Cell::new(None) };
+    /// It gets none: host memory ran out, or the thread is ending.
+    static WITHOUT: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Sets `busy` back whatever happens inside.
@@ -78,25 +70,47 @@ impl Drop for Inside {
 #[inline]
 pub(crate) fn with_mine<R>(work: impl FnOnce(&mut Shelves) -> R) -> Option<R> {
     let gate = match MINE.get() {
-        Mine::Gate(gate) => gate,
-        Mine::Unasked => get_gate()?,
-        Mine::Without => return None,
+        Some(gate) => gate,
+        None => get_gate()?,
     };
     if gate.busy.load(Ordering::Relaxed) {
         return None;
     }
+    let _all = if enter(gate) { None } else { Some(step_aside(gate)) };
+    let _inside = Inside(gate);
+    // SAFETY: this thread is the gate's owner (nobody else has it in `MINE`) and was outside until
+    // now, so no other reference of its is alive; no stopper has one, as the module says, and with
+    // `ALL` held there is no stopper.
+    Some(work(unsafe { &mut *gate.content.get() }))
+}
+
+/// The same for work that can as well be done elsewhere: `None` also where the thread has never come
+/// by [`with_mine`], or a stopper is at work. Never waits.
+#[inline]
+pub(crate) fn try_mine<R>(work: impl FnOnce(&mut Shelves) -> Option<R>) -> Option<R> {
+    let gate = MINE.get()?;
+    if gate.busy.load(Ordering::Relaxed) {
+        return None;
+    }
+    let undisturbed = enter(gate);
+    let _inside = Inside(gate);
+    if !undisturbed {
+        return None;
+    }
+    // SAFETY: as in `with_mine`; and no stopper was seen after entering.
+    work(unsafe { &mut *gate.content.get() })
+}
+
+/// The owner enters; `false`, and still has to leave, if a stopper is at work.
+#[inline]
+fn enter(gate: &Gate) -> bool {
     if BARRIER.load(Ordering::Relaxed) == SYSTEM {
         gate.busy.store(true, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
     } else {
         gate.busy.swap(true, Ordering::SeqCst);
     }
-    let _all = if STOP.load(Ordering::Acquire) { Some(step_aside(gate)) } else { None };
-    let _inside = Inside(gate);
-    // SAFETY: this thread is the gate's owner (nobody else has it in `MINE`) and was outside until
-    // now, so no other reference of its is alive; no stopper has one, as the module says, and with
-    // `ALL` held there is no stopper.
-    Some(work(unsafe { &mut *gate.content.get() }))
+    !STOP.load(Ordering::Acquire)
 }
 
 /// A stopper is at work: waits for it, and keeps others away.
@@ -120,7 +134,7 @@ pub(crate) struct Stopped {
 /// # Panics
 /// In debug builds, if the calling thread is inside.
 pub(crate) fn stop_all() -> Stopped {
-    if let Mine::Gate(gate) = MINE.get() {
+    if let Some(gate) = MINE.get() {
         debug_assert!(!gate.busy.load(Ordering::Relaxed), "stopped from inside");
     }
     let stopped = Stopped { all: lock() };
@@ -179,8 +193,12 @@ fn lock() -> MutexGuard<'static, Vec<&'static Gate>> {
 /// The calling thread's gate: one that an ended thread left, or a new one.
 #[cold]
 fn get_gate() -> Option<&'static Gate> {
+    if WITHOUT.get() {
+        return None;
+    }
     let gate = make_gate();
-    MINE.set(gate.map_or(Mine::Without, Mine::Gate));
+    WITHOUT.set(gate.is_none());
+    MINE.set(gate);
     gate
 }
 
@@ -236,7 +254,8 @@ fn exit_key() -> Option<libc::pthread_key_t> {
 
 /// A thread ends: what is on its shelves is found by stoppers, and by the thread that takes them over.
 extern "C" fn thread_ends(_gate: *mut libc::c_void) {
-    if let Mine::Gate(gate) = MINE.replace(Mine::Without) {
+    WITHOUT.set(true);
+    if let Some(gate) = MINE.take() {
         let _all = lock();
         gate.orphaned.store(true, Ordering::Relaxed);
     }

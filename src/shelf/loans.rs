@@ -18,7 +18,8 @@ use crate::types::{Address, StreamSlot};
 
 /// Places that there is room for; they cost nothing before they are used. A block beyond three
 /// quarters of them is not lent.
-const MOST: usize = 1 << 22;
+const MOST: usize = 1 << PLACE_BITS;
+const PLACE_BITS: u32 = 22;
 /// Places that a table begins with.
 const FIRST: usize = 1 << 8;
 
@@ -56,6 +57,30 @@ pub(crate) struct Lent {
     pub stream: StreamSlot,
 }
 
+/// A block on a shelf: where it is, and where [`Loans`] has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kept(u64);
+
+impl Kept {
+    pub(super) const NONE: Self = Self(0);
+
+    #[inline]
+    pub(super) fn new(address: Address, place: usize) -> Self {
+        Self(granule(address) << PLACE_BITS | (place as u64 & (MOST as u64 - 1)))
+    }
+
+    #[inline]
+    pub(crate) fn address(self) -> Address {
+        Address(self.0 >> PLACE_BITS << GRANULE_BITS)
+    }
+
+    /// Where it was when the block was put on the shelf: the table may have been made anew since.
+    #[inline]
+    fn place(self) -> usize {
+        (self.0 & (MOST as u64 - 1)) as usize
+    }
+}
+
 /// The state of a block on loan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -82,24 +107,26 @@ impl Loans {
         Self { places, mask: AtomicUsize::new(FIRST - 1), named: AtomicUsize::new(0) }
     }
 
-    /// Puts a live block on loan, out. Under the device's lock. `false` if it cannot be.
-    pub(crate) fn lend(&self, address: Address, lent: Lent) -> bool {
+    /// Puts a live block on loan, out: what a shelf calls it. Under the device's lock. `None` if it
+    /// cannot be.
+    pub(crate) fn lend(&self, address: Address, lent: Lent) -> Option<Kept> {
         let slack = lent.bytes - lent.requested;
         let named = lent.stream.0 < SLOTS && granule(address) >> (64 - SLOT_BITS) == 0;
-        if !named || slack >= 1 << GRANULE_BITS || self.places.is_empty() {
-            return false;
+        if !named || slack >= 1 << GRANULE_BITS {
+            return None;
         }
-        let (place, granule) = (self.probe(address), granule(address));
+        let (at, place) = self.probe(address)?;
+        let granule = granule(address);
         if place.name.load(Ordering::Relaxed) == 0 {
             let named = self.named.load(Ordering::Relaxed) + 1;
             if named * 4 > (self.mask.load(Ordering::Relaxed) + 1) * 3 {
-                return false;
+                return None;
             }
             self.named.store(named, Ordering::Relaxed);
         }
         place.name.store(granule << SLOT_BITS | u64::from(lent.stream.0), Ordering::Relaxed);
         place.word.store(word(OUT, lent.bytes, slack), Ordering::Release);
-        true
+        Some(Kept::new(address, at))
     }
 
     /// Whether the table has to be made anew before more can be lent.
@@ -133,7 +160,8 @@ impl Loans {
         self.mask.store(grown - 1, Ordering::Relaxed);
         self.named.store(count, Ordering::Relaxed);
         for (name, word) in kept {
-            let place = self.probe(Address((name >> SLOT_BITS) << GRANULE_BITS));
+            let address = Address((name >> SLOT_BITS) << GRANULE_BITS);
+            let Some((_, place)) = self.probe(address) else { continue };
             place.name.store(name, Ordering::Relaxed);
             place.word.store(word, Ordering::Relaxed);
         }
@@ -160,20 +188,27 @@ impl Loans {
         }
     }
 
-    /// Frees a block: from out to shelved, if `may` says so of what it is. Inside the gate.
+    /// Frees a block: from out to shelved, if `may` says so of what it is; and what a shelf calls it.
+    /// Inside the gate.
     #[inline]
-    pub(crate) fn shelve(&self, address: Address, may: impl FnOnce(Lent) -> bool) -> Option<Lent> {
-        let place = self.find(address)?;
+    pub(crate) fn shelve<R>(
+        &self,
+        address: Address,
+        may: impl FnOnce(Lent) -> Option<R>,
+    ) -> Option<(Kept, Lent, R)> {
+        let (at, place) = self.find_at(address)?;
         let word = place.word.load(Ordering::Acquire);
         let name = place.name.load(Ordering::Relaxed);
-        if word & (STATE | BARRED) != OUT || !may(read(name, word)) {
+        if word & (STATE | BARRED) != OUT {
             return None;
         }
+        let lent = read(name, word);
+        let allowed = may(lent)?;
         let shelved = word - OUT + SHELVED;
         if mutant("shelf-free-not-atomic") {
             std::thread::yield_now();
             place.word.store(shelved, Ordering::Release);
-            return Some(read(name, word));
+            return Some((Kept::new(address, at), lent, allowed));
         }
         place.word.compare_exchange(word, shelved, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         if place.name.load(Ordering::Relaxed) != name {
@@ -181,13 +216,13 @@ impl Loans {
             place.word.store(word, Ordering::Release);
             return None;
         }
-        Some(read(name, word))
+        Some((Kept::new(address, at), lent, allowed))
     }
 
     /// Hands a block of a shelf out again. By the thread whose shelf it was on, inside the gate.
     #[inline]
-    pub(crate) fn unshelve(&self, address: Address, bytes: u64, requested: u64) {
-        if let Some(place) = self.find(address) {
+    pub(crate) fn unshelve(&self, block: Kept, bytes: u64, requested: u64) {
+        if let Some(place) = self.place(block) {
             debug_assert_eq!(place.word.load(Ordering::Relaxed) & STATE, SHELVED);
             place.word.store(word(OUT, bytes, bytes - requested), Ordering::Release);
         }
@@ -195,8 +230,8 @@ impl Loans {
 
     /// Ends the loan of a shelved block: it goes back to the heap. Under the device's lock, by whoever
     /// took it off its shelf.
-    pub(crate) fn end_shelved(&self, address: Address) {
-        if let Some(place) = self.find(address) {
+    pub(crate) fn end_shelved(&self, block: Kept) {
+        if let Some(place) = self.place(block) {
             debug_assert_eq!(place.word.load(Ordering::Relaxed) & STATE, SHELVED);
             place.word.store(0, Ordering::Release);
         }
@@ -238,26 +273,42 @@ impl Loans {
         }
     }
 
+    /// The place of a block that is on a shelf.
+    #[inline]
+    fn place(&self, block: Kept) -> Option<&'static Place> {
+        let place = self.places.get(block.place())?;
+        match place.name.load(Ordering::Relaxed) >> SLOT_BITS == granule(block.address()) {
+            true => Some(place),
+            false => self.find(block.address()),
+        }
+    }
+
     /// The place that has this address.
     #[inline]
     fn find(&self, address: Address) -> Option<&'static Place> {
-        if self.places.is_empty() || !address.0.is_multiple_of(1 << GRANULE_BITS) {
-            return None;
-        }
-        let place = self.probe(address);
-        (place.name.load(Ordering::Relaxed) != 0).then_some(place)
+        self.find_at(address).map(|(_, place)| place)
     }
 
-    /// The place that has this address, or the empty one where it would be.
     #[inline]
-    fn probe(&self, address: Address) -> &'static Place {
+    fn find_at(&self, address: Address) -> Option<(usize, &'static Place)> {
+        if !address.0.is_multiple_of(1 << GRANULE_BITS) {
+            return None;
+        }
+        let (at, place) = self.probe(address)?;
+        (place.name.load(Ordering::Relaxed) != 0).then_some((at, place))
+    }
+
+    /// The place that has this address, or the empty one where it would be. `None` if there was no
+    /// host memory for a table.
+    #[inline]
+    fn probe(&self, address: Address) -> Option<(usize, &'static Place)> {
         let (granule, mask) = (granule(address), self.mask.load(Ordering::Relaxed));
         let mut at = (granule.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
         loop {
-            let place = &self.places[at];
+            let place = self.places.get(at)?;
             let name = place.name.load(Ordering::Relaxed);
             if name == 0 || name >> SLOT_BITS == granule {
-                return place;
+                return Some((at, place));
             }
             at = (at + 1) & mask;
         }
@@ -312,6 +363,7 @@ mod tests {
     fn it_is_a_map_whatever_becomes_of_the_table() {
         let loans = Loans::new();
         let mut model: HashMap<u64, Standing> = HashMap::new();
+        let mut kept: HashMap<u64, Kept> = HashMap::new();
         let mut random = 1u64;
         let mut below = |bound: u64| {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -329,21 +381,26 @@ mod tests {
                     if loans.is_full() {
                         loans.make_room(&mut stop_all());
                     }
-                    assert!(loans.lend(address, new));
+                    assert!(loans.lend(address, new).is_some());
                     model.insert(address.0, Standing::Out(new));
                 }
                 (0 | 1, Some(Standing::Out(it))) => {
-                    assert_eq!(loans.shelve(address, |_| true), Some(it));
+                    let shelved = loans.shelve(address, |_| Some(()));
+                    assert_eq!(
+                        shelved.map(|(kept, lent, ())| (kept.address(), lent)),
+                        Some((address, it))
+                    );
+                    kept.insert(address.0, shelved.expect("just seen").0);
                     model.insert(address.0, Standing::Shelved(it));
                 }
                 (0 | 1, Some(Standing::Shelved(it))) => {
-                    assert_eq!(loans.shelve(address, |_| true), None);
+                    assert_eq!(loans.shelve(address, |_| Some(())), None);
                     let requested = it.bytes - below(512);
-                    loans.unshelve(address, it.bytes, requested);
+                    loans.unshelve(kept[&address.0], it.bytes, requested);
                     model.insert(address.0, Standing::Out(Lent { requested, ..it }));
                 }
                 (2, Some(Standing::Shelved(_))) => {
-                    loans.end_shelved(address);
+                    loans.end_shelved(kept[&address.0]);
                     model.remove(&address.0);
                 }
                 (2, Some(Standing::Out(it))) => {
@@ -352,11 +409,13 @@ mod tests {
                 }
                 (3, Some(Standing::Out(it))) => {
                     assert!(loans.bar(address));
-                    assert_eq!(loans.shelve(address, |_| true), None);
+                    assert_eq!(loans.shelve(address, |_| Some(())), None);
                     assert_eq!(loans.end_out(address), Some(it));
                     model.remove(&address.0);
                 }
-                (4, Some(Standing::Out(_))) => assert_eq!(loans.shelve(address, |_| false), None),
+                (4, Some(Standing::Out(_))) => {
+                    assert_eq!(loans.shelve(address, |_| None::<()>), None);
+                }
                 (_, None | Some(Standing::Shelved(_))) => assert_eq!(loans.end_out(address), None),
                 _ => {}
             }
@@ -377,7 +436,7 @@ mod tests {
         let (loans, barrier, address) = (Loans::new(), Barrier::new(2), Address(1 << 40));
         let free_once = || {
             barrier.wait();
-            let won = loans.shelve(address, |_| true).is_some();
+            let won = loans.shelve(address, |_| Some(())).is_some();
             barrier.wait();
             u32::from(won)
         };
@@ -385,9 +444,9 @@ mod tests {
             let theirs = scope.spawn(|| (0..ROUNDS).map(|_| free_once()).sum::<u32>());
             let mut mine = 0;
             for _ in 0..ROUNDS {
-                assert!(loans.lend(address, lent(512, 1, 0)));
+                let kept = loans.lend(address, lent(512, 1, 0)).expect("there is room");
                 mine += free_once();
-                loans.end_shelved(address);
+                loans.end_shelved(kept);
             }
             assert_eq!(mine + theirs.join().expect("the thread lives"), ROUNDS);
         });
@@ -396,9 +455,9 @@ mod tests {
     #[test]
     fn what_cannot_be_named_is_not_lent() {
         let loans = Loans::new();
-        assert!(!loans.lend(Address(1 << 40), lent(1024, 512, 0)), "a slack of 512");
-        assert!(!loans.lend(Address(1 << 40), lent(512, 512, SLOTS)));
-        assert!(!loans.lend(Address(1 << 50), lent(512, 512, 0)));
-        assert!(loans.lend(Address((1 << 50) - 512), lent(512, 1, SLOTS - 1)));
+        assert_eq!(loans.lend(Address(1 << 40), lent(1024, 512, 0)), None, "a slack of 512");
+        assert_eq!(loans.lend(Address(1 << 40), lent(512, 512, SLOTS)), None);
+        assert_eq!(loans.lend(Address(1 << 50), lent(512, 512, 0)), None);
+        assert!(loans.lend(Address((1 << 50) - 512), lent(512, 1, SLOTS - 1)).is_some());
     }
 }

@@ -2,134 +2,103 @@
 //!
 //! A hit takes a block of exactly its size, the one freed last: no search, no lock, no atomic
 //! exchange. To the heap a block on a shelf is live ([`Loans`] knows better), so shelves are
-//! bounded: `bytes of a shelf <= limit`, none of its blocks over a quarter of that. Before a device
-//! is asked for memory its shelves are emptied.
+//! bounded: small blocks lie in [`bins`], up to a limit in bytes; a large one only while the heap
+//! would hand out the very same block ([`recent`]). Before a device is asked for memory its shelves
+//! are emptied.
 //!
-//! Not synchronised: a thread reaches its own by [`with_mine`], everybody's by [`stop_all`].
+//! Not synchronised: a thread reaches its own by [`with_mine`] and [`try_mine`], everybody's by
+//! [`stop_all`].
 
+mod bins;
 mod gate;
 mod loans;
+mod recent;
 mod tally;
 
-pub(crate) use self::gate::{Stopped, stop_all, with_mine};
-pub(crate) use self::loans::{Lent, Loans, Standing};
+use self::bins::{Bins, LARGEST_BYTES};
+pub(crate) use self::gate::{Stopped, stop_all, try_mine, with_mine};
+pub(crate) use self::loans::{Kept, Lent, Loans, Standing};
+use self::recent::Recent;
 pub(crate) use self::tally::{A_BLOCK, Declared, PEAKED, Tally};
 
 use crate::mutants::mutant;
 use crate::types::{Address, DeviceId, StreamSlot};
 
-/// Sizes that a shelf has room for at once; a power of two.
-const BINS: usize = 32;
-/// Blocks of one size: a bin fills a cache line.
-const DEEP: usize = 7;
 /// Streams of one device that a thread has shelves for at once.
 const MOST_SHELVES: usize = 16;
-const GRANULE_BITS: u32 = 9;
-
-/// Free blocks of one size, the one freed last on top.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(align(64))]
-struct Bin {
-    /// Their size, in granules.
-    granules: u32,
-    count: u32,
-    blocks: [u64; DEEP],
-}
 
 /// A thread's free blocks of one stream.
 #[derive(Debug)]
 pub(crate) struct Shelf {
-    stream: StreamSlot,
     /// How the thread names the stream, and in which era: names change their meaning from one to the
     /// next.
     name: usize,
     era: u64,
-    /// Bytes in the bins.
-    bytes: u64,
-    bins: [Bin; BINS],
+    stream: StreamSlot,
+    recent: Recent,
+    bins: Bins,
 }
 
 impl Shelf {
-    fn new(stream: StreamSlot, name: usize, era: u64) -> Self {
-        let bins = [Bin::default(); BINS];
-        Self { stream, name, era, bytes: 0, bins }
+    const fn new(stream: StreamSlot, name: usize, era: u64) -> Self {
+        Self { name, era, stream, recent: Recent::new(), bins: Bins::new() }
     }
 
     /// A block of exactly `bytes`.
     #[inline]
-    pub(crate) fn take(&mut self, bytes: u64) -> Option<Address> {
-        let granules = bytes >> GRANULE_BITS;
-        let bin = &mut self.bins[place(granules)];
-        if u64::from(bin.granules) == granules && bin.count > 0 {
-            bin.count -= 1;
-            self.bytes -= bytes;
-            return bin.blocks.get(bin.count as usize).copied().map(Address);
+    pub(crate) fn take(&mut self, bytes: u64) -> Option<Kept> {
+        match bytes <= LARGEST_BYTES {
+            true => self.bins.take(bytes),
+            false => self.recent.take(bytes),
         }
-        None
     }
 
-    /// Whether a block of `bytes` can be put here.
+    /// Whether a block can be put here; `version` is the heap's.
     #[inline]
-    pub(crate) fn has_room(&self, bytes: u64, limit: u64) -> bool {
-        let granules = bytes >> GRANULE_BITS;
-        let bin = &self.bins[place(granules)];
-        let fits =
-            bin.count == 0 || (u64::from(bin.granules) == granules && (bin.count as usize) < DEEP);
-        fits && is_small(bytes, limit) && self.bytes + bytes <= limit
+    pub(crate) fn has_room(&self, address: Address, bytes: u64, limit: u64, version: u64) -> bool {
+        match bytes <= LARGEST_BYTES {
+            true => is_small(bytes, limit) && self.bins.has_room(bytes, limit),
+            false => self.recent.is_last(address, version),
+        }
     }
 
     /// Puts a free block here, for which there is room.
     #[inline]
-    pub(crate) fn put(&mut self, address: Address, bytes: u64, limit: u64) {
-        debug_assert!(self.has_room(bytes, limit));
-        let granules = bytes >> GRANULE_BITS;
-        let bin = &mut self.bins[place(granules)];
-        bin.granules = granules as u32;
-        if let Some(top) = bin.blocks.get_mut(bin.count as usize) {
-            *top = address.0;
-            bin.count += 1;
-            self.bytes += bytes;
+    pub(crate) fn put(&mut self, block: Kept, bytes: u64) {
+        match bytes <= LARGEST_BYTES {
+            true => self.bins.put(block, bytes),
+            false => self.recent.put(),
+        }
+    }
+
+    /// The heap, of this version, has just handed a block out.
+    pub(crate) fn handed_out(&mut self, block: Kept, bytes: u64, version: u64) {
+        if bytes > LARGEST_BYTES {
+            self.recent.push(block, bytes, version);
         }
     }
 
     /// Takes out what keeps a block of `bytes` from being put here.
-    pub(crate) fn make_room(&mut self, bytes: u64, limit: u64, mut each: impl FnMut(Address)) {
-        if !is_small(bytes, limit) {
-            return;
-        }
-        if self.bytes + bytes > limit {
-            (0..BINS).for_each(|at| self.empty_bin(at, &mut each));
-        } else {
-            self.empty_bin(place(bytes >> GRANULE_BITS), &mut each);
+    pub(crate) fn make_room(&mut self, bytes: u64, limit: u64, each: impl FnMut(Kept)) {
+        if bytes <= LARGEST_BYTES && is_small(bytes, limit) {
+            self.bins.make_room(bytes, limit, each);
         }
     }
 
     /// Takes out everything.
-    pub(crate) fn empty(&mut self, mut each: impl FnMut(Address)) {
-        (0..BINS).for_each(|at| self.empty_bin(at, &mut each));
-    }
-
-    fn empty_bin(&mut self, at: usize, each: &mut impl FnMut(Address)) {
-        let bin = &mut self.bins[at];
-        let count = std::mem::take(&mut bin.count);
-        self.bytes -= u64::from(count) * (u64::from(bin.granules) << GRANULE_BITS);
-        bin.blocks.iter().take(count as usize).for_each(|&block| each(Address(block)));
+    pub(crate) fn empty(&mut self, mut each: impl FnMut(Kept)) {
+        self.recent.empty(&mut each);
+        self.bins.empty(&mut each);
     }
 
     fn is_empty(&self) -> bool {
-        self.bytes == 0
+        self.bins.is_empty() && self.recent.is_empty()
     }
 }
 
-/// Which bin a size goes to.
+/// Whether a block of `bytes` can lie in the bins of a shelf with this limit.
 #[inline]
-fn place(granules: u64) -> usize {
-    (granules.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59) as usize & (BINS - 1)
-}
-
-/// Whether a block of `bytes` can ever lie on a shelf with this limit.
-#[inline]
-pub(crate) fn is_small(bytes: u64, limit: u64) -> bool {
+fn is_small(bytes: u64, limit: u64) -> bool {
     bytes <= limit / 4
 }
 
@@ -148,8 +117,7 @@ impl OfDevice {
     /// The shelf of a stream that the thread names so, in this era.
     #[inline]
     pub(crate) fn named(&mut self, name: usize, era: u64) -> Option<(&mut Shelf, &mut Tally)> {
-        let is_it = |shelf: &Shelf| shelf.name == name && shelf.era == era;
-        self.shelf(is_it)
+        self.shelf(|shelf| shelf.name == name && shelf.era == era)
     }
 
     /// The shelf of a stream.
@@ -185,8 +153,14 @@ impl OfDevice {
     }
 
     /// Takes everything out of every shelf.
-    pub(crate) fn empty(&mut self, mut each: impl FnMut(Address)) {
+    pub(crate) fn empty(&mut self, mut each: impl FnMut(Kept)) {
         self.shelves.iter_mut().for_each(|shelf| shelf.empty(&mut each));
+    }
+
+    /// Takes the large blocks out of every shelf: the heap is about to change.
+    #[inline]
+    pub(crate) fn empty_recent(&mut self, mut each: impl FnMut(Kept)) {
+        self.shelves.iter_mut().for_each(|shelf| shelf.recent.empty(&mut each));
     }
 }
 
@@ -225,55 +199,7 @@ impl Shelves {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
-
-    #[test]
-    fn a_shelf_gives_what_it_was_given_and_keeps_its_limit() {
-        let limit = 64 << 10;
-        let mut shelf = Shelf::new(StreamSlot(1), 1, 1);
-        let mut free: BTreeSet<(u64, u64)> = BTreeSet::new();
-        let (mut random, mut hits, mut refused) = (3u64, 0, 0);
-        for step in 0..100_000u64 {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let draw = random >> 33;
-            let bytes = 512 * (1 + draw % 60);
-            match draw >> 20 & 3 {
-                0 => {
-                    if let Some(address) = shelf.take(bytes) {
-                        assert!(
-                            free.remove(&(address.0, bytes)),
-                            "not the size that was put there"
-                        );
-                        hits += 1;
-                    } else {
-                        let other = free.iter().filter(|block| block.1 == bytes).count();
-                        assert_eq!(other, 0, "a block of that size is there");
-                    }
-                }
-                1 if shelf.has_room(bytes, limit) => {
-                    shelf.put(Address(step << 20), bytes, limit);
-                    free.insert((step << 20, bytes));
-                }
-                1 => {
-                    refused += 1;
-                    shelf.make_room(bytes, limit, |address| {
-                        let gone = free.iter().find(|block| block.0 == address.0).copied();
-                        assert!(free.remove(&gone.expect("it was there")));
-                    });
-                    assert_eq!(shelf.has_room(bytes, limit), is_small(bytes, limit));
-                }
-                _ => {}
-            }
-            assert_eq!(shelf.bytes, free.iter().map(|block| block.1).sum::<u64>());
-            assert!(shelf.bytes <= limit);
-        }
-        assert!(hits > 1000 && refused > 1000, "{hits} hits, {refused} refused");
-        let mut count = 0;
-        shelf.empty(|_| count += 1);
-        assert_eq!((count, shelf.is_empty()), (free.len(), true));
-    }
 
     #[test]
     fn a_name_is_good_within_its_era() {

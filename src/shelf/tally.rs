@@ -82,31 +82,33 @@ impl Tally {
         self.served += 1;
         self.requested += requested;
         self.allocated += bytes;
-        self.add(declared, [requested as i64, bytes as i64, A_BLOCK]);
+        for (count, by) in self.counts.iter_mut().zip([requested as i64, bytes as i64, A_BLOCK]) {
+            count.now += by;
+            if count.now > count.highest {
+                count.highest = count.now;
+            }
+        }
+        if self.shared {
+            self.declare(declared);
+        }
     }
 
     /// A block went to a shelf.
     #[inline]
     pub(crate) fn freed(&mut self, declared: &Declared, bytes: u64, requested: u64) {
         self.freed += 1;
-        self.add(declared, [-(requested as i64), -(bytes as i64), -A_BLOCK]);
+        for (count, by) in self.counts.iter_mut().zip([requested as i64, bytes as i64, A_BLOCK]) {
+            count.now -= by;
+        }
+        if self.shared {
+            self.declare(declared);
+        }
     }
 
     /// Whether nothing was counted since the last time that everything was taken out.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.served | self.freed == 0
-    }
-
-    #[inline]
-    fn add(&mut self, declared: &Declared, by: [i64; PEAKED]) {
-        for (count, by) in self.counts.iter_mut().zip(by) {
-            count.now += by;
-            count.highest = count.highest.max(count.now);
-        }
-        if self.shared {
-            self.declare(declared);
-        }
     }
 
     fn declare(&mut self, declared: &Declared) {

@@ -15,11 +15,11 @@ template <class Error, class Call> void throws(cuddy_status status, const char *
         CHECK(strcmp(why.name(), cuddy_status_name(status)) == 0);
         if (!strstr(why.what(), words)) {
             fprintf(stderr, "it says: %s\n", why.what());
-            CHECK(!"it says the words");
+            check_failed(__FILE__, __LINE__, "it says the words");
         }
         return;
     }
-    CHECK(!"it throws");
+    check_failed(__FILE__, __LINE__, "it throws");
 }
 
 // A stream of the driver's that does not wait for the legacy one. A context must be current.

@@ -78,7 +78,26 @@ static void watching() {
     throws<cuddy::error>(CUDDY_ERROR_INVALID_DEVICE, "7", [] { cuddy::empty_cache(7); });
 }
 
+static void scopes() {
+    cuddy::record_history(100);
+    std::optional<cuddy::buffer<char>> kept;
+    try {
+        cuddy::scope outer("outer");
+        cuddy::scope inner(std::string("inner"));
+        kept.emplace(1000);
+        throw 1;
+    } catch (int) {
+    }
+    CHECK(cuddy::leaks("outer/inner").find("\"requested\":1000,") != std::string::npos);
+    kept.reset();
+    CHECK(cuddy::leaks("outer") == "[]");
+    CHECK(cuddy::scopes().find("\"path\":\"outer/inner\",\"runs\":1,") != std::string::npos);
+    CHECK(cuddy::snapshot().find("cuddy-snapshot") != std::string::npos);
+    cuddy::record_history(0);
+}
+
 int main() {
+    scopes();
     pools();
     watching();
     return 0;

@@ -37,6 +37,32 @@ class Memory(Case):
         self.assertIn("reserved from the driver", table)
         self.assertEqual(cuddy.memory_stats(1)["reserved"], 0)
 
+    def test_torchs_keys(self):
+        cuddy.reset_accumulated_memory_stats()
+        before = cuddy.memory_stats()
+        kept = cuddy.empty(3 * MIB)
+        with cuddy.empty(MIB + 1):
+            pass
+        stats = cuddy.memory_stats()
+        grown = {key: stats[key] - before[key] for key in stats}
+        keys = [key for key in stats if "." in key]
+        self.assertEqual(len(keys), 108 + 8)
+        self.assertEqual(grown["allocation.all.current"], 1)
+        self.assertEqual((grown["allocation.all.allocated"], grown["allocation.all.freed"]), (2, 1))
+        self.assertEqual(grown["requested_bytes.all.allocated"], 4 * MIB + 1)
+        self.assertEqual(grown["requested_bytes.all.freed"], MIB + 1)
+        self.assertEqual(grown["allocated_bytes.all.freed"], MIB + 512)
+        self.assertEqual(grown["active_bytes.all.current"], 3 * MIB)
+        for metric in {key.partition(".")[0] for key in keys if key.count(".") == 2}:
+            for name in ("current", "peak", "allocated", "freed"):
+                parts = [stats[f"{metric}.{pool}.{name}"] for pool in ("small_pool", "large_pool")]
+                self.assertEqual(stats[f"{metric}.all.{name}"], sum(parts), metric)
+        kept.free()
+        after = cuddy.memory_stats()
+        for metric in ("allocation", "allocated_bytes", "requested_bytes", "active_bytes"):
+            current, allocated, freed = (after[f"{metric}.all.{n}"] for n in ("current", "allocated", "freed"))
+            self.assertEqual(current, before[f"{metric}.all.current"] + allocated - freed)
+
     def test_limits(self):
         cuddy.set_per_process_memory_fraction(0.25)
         self.assertEqual(cuddy.memory_limit(), 128 * MIB)

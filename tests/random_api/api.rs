@@ -12,6 +12,7 @@ use cuddy::abi::memory::{
     cuddy_block, cuddy_block_info, cuddy_free, cuddy_free_after, cuddy_free_on, cuddy_malloc,
     cuddy_malloc_ex, cuddy_record_stream, cuddy_request,
 };
+use cuddy::abi::observers::{cuddy_event, cuddy_observe};
 use cuddy::abi::pools::{
     cuddy_pool_create, cuddy_pool_destroy, cuddy_pool_options, cuddy_pool_pop, cuddy_pool_push,
     cuddy_pool_reset_peak_stats, cuddy_pool_set_limit, cuddy_pool_stats, cuddy_pool_trim,
@@ -262,4 +263,14 @@ pub fn graph_end(graph: u64) -> Outcome<()> {
 
 pub fn graph_destroy(graph: u64, stream: usize) -> Outcome<()> {
     check(cuddy_graph_destroy(graph, stream_of(stream)))
+}
+
+/// A function that is called when something happens.
+pub type Callback = unsafe extern "C-unwind" fn(*const cuddy_event, *mut c_void);
+
+pub fn observe(kinds: u32, callback: Callback) -> Outcome<u64> {
+    // SAFETY: the callback is a function, which needs nothing.
+    given(7, |observer| unsafe {
+        cuddy_observe(observer, kinds, Some(callback), std::ptr::null_mut())
+    })
 }

@@ -69,6 +69,10 @@ pub struct Setting {
     /// The device is reset in the middle, and at the end.
     pub resets: bool,
     pub threads: usize,
+    /// Graphs are captured by the driver, and not played.
+    pub captures: bool,
+    /// Somebody observes, and frees blocks where memory is out.
+    pub observes: bool,
 }
 
 fn pick<T: Copy>(random: &mut Random, of: &[T]) -> T {
@@ -96,6 +100,8 @@ impl Setting {
             // Older drivers do not say that a context is another one.
             resets: random.below(8) == 0 && driver >= 12000,
             threads: 1 + random.below(3) as usize,
+            captures: random.below(2) == 0,
+            observes: random.below(3) == 0,
         }
     }
 

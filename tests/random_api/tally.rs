@@ -10,7 +10,7 @@ use cuddy::stats::cuddy_stats;
 pub struct Tally(pub BTreeMap<String, u64>);
 
 /// What every sample has to reach, with what each is.
-pub const REQUIRED: [(&str, &str); 14] = [
+pub const REQUIRED: [(&str, &str); 16] = [
     ("rung 1 own", "a block of the same stream"),
     ("rung 2 passed", "memory of any stream whose last use is over"),
     ("rung 3 growth", "fresh memory within share_growth"),
@@ -18,6 +18,7 @@ pub const REQUIRED: [(&str, &str); 14] = [
     ("rung 5 fresh", "fresh memory within the limit"),
     ("rung 6 harvest", "pages and segments taken back"),
     ("rung 7 host wait", "a host wait for the last users"),
+    ("rung 8 callbacks", "what callbacks freed"),
     ("rung 9 out of memory", "the explanation"),
     ("fence event", "an event recorded on a stream"),
     ("fence context-wide", "an event recorded over a context"),
@@ -25,6 +26,7 @@ pub const REQUIRED: [(&str, &str); 14] = [
     ("fence stream wait", "a wait put into a stream"),
     ("fence host wait", "a wait of the host"),
     ("graph launched", "memory of a graph used by its launch"),
+    ("graph launched by the driver", "the same, of a capture"),
 ];
 
 impl Tally {
@@ -48,6 +50,7 @@ impl Tally {
             ("rung 5 fresh", stats.rung_fresh_count),
             ("rung 6 harvest", stats.rung_harvest_count),
             ("rung 7 host wait", stats.rung_host_wait_count),
+            ("rung 8 callbacks", stats.rung_callback_count),
             ("rung 9 out of memory", stats.out_of_memory_count),
             ("fence stream wait", stats.stream_wait_count),
             ("fence host wait", stats.wait_count),

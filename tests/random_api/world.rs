@@ -19,6 +19,8 @@ pub struct Stream {
     /// The only thread that can use it: it is this one's default stream.
     pub thread: Option<usize>,
     pub built_in: bool,
+    /// It takes turns with the legacy stream.
+    pub blocking: bool,
     /// Opened, and not retired.
     pub held: bool,
     pub alive: bool,
@@ -29,7 +31,7 @@ pub struct Stream {
 }
 
 /// Words for the counters of comparisons.
-const COUNTERS: u64 = 8192;
+const COUNTERS: u64 = 65536;
 
 pub struct World {
     pub machine: &'static Machine,
@@ -97,14 +99,20 @@ impl World {
 
     /// Adds a stream that is there without being made: a default one.
     pub fn built_in(&mut self, handle: usize, thread: Option<usize>) -> Sid {
-        self.add(handle, thread, true)
+        self.add(handle, thread, (true, true))
     }
 
-    fn add(&mut self, handle: usize, thread: Option<usize>, built_in: bool) -> Sid {
+    fn add(
+        &mut self,
+        handle: usize,
+        thread: Option<usize>,
+        (built_in, blocking): (bool, bool),
+    ) -> Sid {
         self.streams.push(Stream {
             handle,
             thread,
             built_in,
+            blocking,
             held: false,
             alive: true,
             captured: false,
@@ -118,7 +126,7 @@ impl World {
         let (machine, mut handle) = (self.machine, 0usize);
         let (to, flags) = (&mut handle, u32::from(!blocking));
         assert_eq!(cu!(machine, "cuStreamCreate"(to => *mut usize, flags => u32)), 0);
-        self.add(handle, None, false)
+        self.add(handle, None, (false, blocking))
     }
 
     /// Records the stream's end; its thread, or the program, ends it after that.
@@ -206,9 +214,7 @@ impl World {
 
     /// Compares memory with a seed's pattern; what was wrong is said at the next look.
     pub fn compare(&mut self, stream: Sid, at: u64, bytes: u64, seed: u64, what: String) {
-        if self.compared.len() as u64 == COUNTERS {
-            self.look();
-        }
+        assert!((self.compared.len() as u64) < COUNTERS, "a program that compares so much");
         let counter = self.counters + self.compared.len() as u64 * 8;
         self.launch(1, stream, vec![at, bytes, stride(bytes), seed, counter]);
         self.compared.push(what);
@@ -218,12 +224,54 @@ impl World {
     /// Waits for everything, and says what was found wrong.
     pub fn look(&mut self) {
         self.machine.synchronize_all();
-        let mut words = vec![0u8; self.compared.len() * 8];
+        let mut words = vec![0u8; (COUNTERS * 8) as usize];
         self.machine.sim.peek(self.counters, &mut words).expect("it is mapped");
-        for (word, what) in words.chunks(8).zip(&self.compared) {
+        for (at, word) in words.chunks(8).enumerate() {
+            let what = self.compared.get(at).map_or("of a graph", String::as_str);
             assert!(word.iter().all(|&byte| byte == 0), "memory was overwritten: {what}");
         }
-        self.clear_counters();
+    }
+
+    /// Begins a capture, by the thread whose turn it is.
+    pub fn begin_capture(&mut self, stream: Sid, mode: i32) {
+        let (machine, handle) = (self.machine, self.handle(stream));
+        let code = self.hosts.on(
+            self.turn,
+            move || cu!(machine, "cuStreamBeginCapture_v2"(handle => usize, mode => i32)),
+        );
+        assert_eq!(code, 0, "a capture that cannot begin");
+    }
+
+    /// Ends it, by the thread that began it: nothing may have spoilt it. What can be launched.
+    pub fn end_capture(&mut self, stream: Sid, thread: usize) -> usize {
+        let (machine, handle) = (self.machine, self.handle(stream));
+        self.hosts.on(thread, move || {
+            let (mut graph, mut launchable) = (0usize, 0usize);
+            let to = &mut graph;
+            let code = cu!(machine, "cuStreamEndCapture"(handle => usize, to => *mut usize));
+            assert_eq!(code, 0, "the capture was spoilt");
+            let to = &mut launchable;
+            let code = cu!(machine, "cuGraphInstantiateWithFlags"(
+                to => *mut usize, graph => usize, 0 => u64
+            ));
+            assert_eq!(code, 0);
+            assert_eq!(cu!(machine, "cuGraphDestroy"(graph => usize)), 0);
+            launchable
+        })
+    }
+
+    pub fn launch_graph(&self, launchable: usize, stream: Sid) {
+        let (machine, handle) = (self.machine, self.handle(stream));
+        let code = self.hosts.on(
+            self.thread_of(stream),
+            move || cu!(machine, "cuGraphLaunch"(launchable => usize, handle => usize)),
+        );
+        assert_eq!(code, 0, "a launch of a graph");
+    }
+
+    /// Nobody launches it any more; what was launched goes on.
+    pub fn destroy_launchable(&self, launchable: usize) {
+        assert_eq!(cu!(self.machine, "cuGraphExecDestroy"(launchable => usize)), 0);
     }
 
     pub fn synchronize(&self, stream: Sid) {

@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 all is well; 1 the work was done and something is wrong (a trace did not complete,
 //! a check failed, the machine is not healthy); 2 the work could not be done (a bad option, a bad
-//! trace, no driver). `cuddy sim` has the program's own, and [`simulate`] says which else. Results go to standard output, everything else to standard error.
+//! trace, no driver). `cuddy sim` and `cuddy run` have the program's own, and [`simulate`] says which else. Results go to standard output, everything else to standard error.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::job::{Backing, Schedule, Target, Who};
-use crate::{child, demo, doctor, run, simulate};
+use crate::preload::{self, RunArgs};
+use crate::{child, demo, doctor, page, run, simulate};
 
 /// What a command came to.
 pub enum Outcome {
@@ -44,6 +45,12 @@ enum Command {
     /// Run any program on simulated devices, and check what it does with their memory
     #[command(after_long_help = simulate::HELP)]
     Sim(SimArgs),
+    /// Make a page of a snapshot: what was live when, where it lies, which scope has it
+    #[command(after_long_help = REPORT_HELP)]
+    Report(ReportArgs),
+    /// Run any program with the device memory that it frees kept for it
+    #[command(after_long_help = preload::HELP)]
+    Run(RunArgs),
     /// Look at the driver, the devices and the configuration, and try them
     Doctor(DoctorArgs),
     #[command(name = child::SUBCOMMAND, hide = true)]
@@ -88,6 +95,10 @@ struct DemoArgs {
 struct DoctorArgs {
     #[command(flatten)]
     on: OnArgs,
+
+    /// A program: say whether `cuddy run` would serve it, and if not, why
+    #[arg(value_name = "COMMAND", last = true)]
+    command: Vec<OsString>,
 }
 
 /// Options of `cuddy replay`.
@@ -186,6 +197,26 @@ pub struct SimArgs {
     pub command: Vec<OsString>,
 }
 
+const REPORT_HELP: &str = "\
+A snapshot is what cuddy.memory.dump_snapshot(\"memory.json\") writes in Python, and cuddy_snapshot() in C; it has a
+timeline if history was kept (cuddy.memory.record_history(), cuddy_record_history()). The page is one file that
+needs no network.
+
+Example:
+  cuddy report memory.json -o memory.html";
+
+/// What `cuddy report` is told.
+#[derive(Args)]
+pub struct ReportArgs {
+    /// The snapshot
+    #[arg(value_name = "SNAPSHOT")]
+    pub snapshot: PathBuf,
+
+    /// Where to write the page; the snapshot's name with .html if it is left out
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
 /// Substitutes of the CUDA runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Runtime {
@@ -229,7 +260,12 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args.on.on),
         Command::Replay(args) => run::replay(&args),
         Command::Sim(args) => simulate::run(&args),
-        Command::Doctor(args) => doctor::run(args.on.on),
+        Command::Report(args) => page::run(&args),
+        Command::Run(args) => preload::run(&args),
+        Command::Doctor(args) => match args.command.first() {
+            Some(program) => preload::why::run(program),
+            None => doctor::run(args.on.on),
+        },
         Command::Child => child::serve().map(|()| Outcome::Well),
     };
     match outcome {

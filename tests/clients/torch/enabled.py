@@ -1,6 +1,7 @@
 """torch on Cuddy by the Python package: cuddy.torch.enable()."""
 
 import gc
+import pickle
 
 import cuddy.torch
 from common import MIB, equal, pattern, same, sim, torch, true, upload
@@ -25,6 +26,7 @@ def figures():
     equal(torch.cuda.memory.memory_allocated("cuda:0"), 3 * MIB, "by a device's name")
     stats = torch.cuda.memory_stats()
     equal(stats["allocated_bytes.all.current"], 3 * MIB, "memory_stats()")
+    equal(len(stats), 108 + 8 + 7, "torch's keys")
     equal(stats["allocation.all.current"], 1, "blocks")
     equal(torch.cuda.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"], 3 * MIB, "nested")
     true(torch.cuda.memory_reserved() >= 3 * MIB, "reserved")
@@ -160,9 +162,34 @@ def dlpack():
     equal(torch.cuda.memory_allocated(), before, "live bytes after")
 
 
+@behaviour("torch's own viewer reads Cuddy's history, and its totals are Cuddy's")
+def viewer():
+    from torch.cuda import _memory_viz
+
+    torch.cuda.memory._record_memory_history()
+    with cuddy.scope("viewed"):
+        kept = [tensor(size * MIB) for size in (1, 3, 8)]
+    del kept[0]
+    raises(torch.OutOfMemoryError, lambda: tensor(1 << 40))
+    torch.cuda.memory._dump_snapshot("viewed.pickle")
+    with open("viewed.pickle", "rb") as file:
+        data = pickle.load(file)
+    torch.cuda.memory._record_memory_history(None)
+    equal(sum(segment["allocated_size"] for segment in data["segments"]), torch.cuda.memory_allocated(), "the sum")
+    total = _memory_viz.Bytes(torch.cuda.memory_allocated())
+    true(f"total_allocated: {total}" in _memory_viz.segsum(data), "what the viewer sums up")
+    told = _memory_viz.trace(data).splitlines()
+    equal(len([line for line in told if ":3.0MiB]" in line]), 1, "allocations of 3 MiB in its trace")
+    true(any(line.startswith("del a #") for line in told), "the free")
+    failures = [line for line in told if "OutOfMemoryError" in line]
+    true(any("raise OutOfMemoryError # 1.0TiB requested" in line for line in failures), f"the failure: {told[-6:]}")
+    names = {frame["name"] for entry in data["device_traces"][0] for frame in entry["frames"]}
+    true("viewed" in names, f"the scope is a frame: {names}")
+    equal(len(torch.cuda.memory_snapshot()), len(data["segments"]), "segments")
+
+
 @behaviour("what cannot work says so")
 def cannot():
-    raises(RuntimeError, lambda: torch.cuda.memory_snapshot(), "Cuddy")
     raises(RuntimeError, cuddy.torch.mem_pool, "Cuddy's already")
 
 

@@ -22,6 +22,12 @@ def inside():
     equal(torch.cuda.memory_allocated(), 33 * MIB, "torch counts both")
 
 
+@behaviour("Cuddy's statistics have every key of torch's own")
+def keys():
+    equal(sorted(torch.cuda.memory_stats().keys() - cuddy.memory_stats(0).keys()), [], "keys that Cuddy has not")
+    true(len(torch.cuda.memory_stats()) > 100, "torch's own statistics")
+
+
 @behaviour("data goes there and back")
 def data():
     with torch.cuda.use_mem_pool(POOL):

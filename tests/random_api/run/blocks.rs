@@ -44,7 +44,7 @@ impl Block {
     }
 
     /// The streams whose work on it Cuddy cannot know of by itself.
-    fn to_name(&self) -> Vec<Sid> {
+    pub(super) fn to_name(&self) -> Vec<Sid> {
         let writer = self.writer.filter(|_| !self.launched);
         let users = writer.into_iter().chain(self.readers.iter().copied());
         let mut users: Vec<Sid> = users.filter(|&user| Some(user) != self.home).collect();
@@ -209,7 +209,7 @@ impl Run {
         pages * PAGE
     }
 
-    fn block_by(&self, number: u64) -> Option<u64> {
+    pub(super) fn block_by(&self, number: u64) -> Option<u64> {
         self.ages.get(number as usize % self.ages.len().max(1)).copied()
     }
 
@@ -236,8 +236,9 @@ impl Run {
             (0, Some(home)) if self.world.is_usable(home) => home,
             _ => self.stream_by(op.b / 4),
         };
+        let write = op.c % 2 == 0 && !self.is_fixed_input(&self.live[&at]);
         let block = self.live.get_mut(&at).expect("picked");
-        if op.c % 2 == 0 {
+        if write {
             block.before_write().iter().for_each(|&before| self.world.order(before, user));
             self.patterns += 1;
             block.seed = self.patterns << 20;
@@ -251,7 +252,7 @@ impl Run {
             self.world.compare(user, at, block.bytes, block.seed, what);
             block.readers.push(user);
         }
-        self.say(|| format!("use of {at:#x} on {user}, write {}", op.c % 2 == 0));
+        self.say(|| format!("use of {at:#x} on {user}, write {write}"));
         match op.c / 2 % 3 {
             0 => self.name(at, user),
             1 => self.order_home(at, user),
@@ -366,6 +367,15 @@ impl Run {
         }
     }
 
+    /// Whether a plain free of the block is right as it stands.
+    pub(super) fn may_be_freed(&self, at: u64) -> bool {
+        let block = &self.live[&at];
+        let captured = block.home.is_some_and(|home| self.world.streams[home].captured);
+        let named = block.to_name().iter().all(|user| block.recorded.contains(user));
+        let plain = block.home.is_none() || named;
+        plain && !captured && block.writer.is_some() && !self.is_a_graphs(block)
+    }
+
     /// Whether launches may still use the block.
     fn is_a_graphs(&self, block: &Block) -> bool {
         block.graph.iter().chain(&block.input_of).any(|&graph| !self.graphs[graph].gone)
@@ -383,7 +393,7 @@ impl Run {
         }
     }
 
-    fn free_again(&mut self, at: u64) {
+    pub(super) fn free_again(&mut self, at: u64) {
         use cuddy_status::*;
         let inside = self
             .live
@@ -395,90 +405,5 @@ impl Run {
             false => [CUDDY_ERROR_DOUBLE_FREE, CUDDY_ERROR_FOREIGN_POINTER],
         };
         self.must_fail(&allowed, move || api::free(at));
-    }
-
-    /// Mistakes of a program: each has its own status, and changes nothing.
-    pub(super) fn misuse(&mut self, op: &Op) {
-        use cuddy_status::*;
-        let at = self.block_by(op.b);
-        match op.a % 9 {
-            0 => {
-                let grave = self.graves.get(op.b as usize % self.graves.len().max(1)).copied();
-                grave.into_iter().for_each(|grave| self.free_again(grave));
-            }
-            1 if at.is_some_and(|at| self.live[&at].bytes > 300) => {
-                let inside = at.expect("some") + 256;
-                self.must_fail(&[CUDDY_ERROR_INTERIOR_POINTER], move || api::free(inside));
-                if let Ok((start, _, offset)) = api::block_info(inside) {
-                    assert_eq!((start, offset), (inside - 256, 256));
-                }
-            }
-            2 => self.must_fail(&[CUDDY_ERROR_FOREIGN_POINTER], || api::free(0x123_4000)),
-            3 => {
-                let bytes = u64::MAX - op.b % 600;
-                self.must_fail(&[CUDDY_ERROR_OUT_OF_MEMORY], move || api::malloc(bytes, 0));
-                self.counts.refused += u64::from(self.struck == 0);
-            }
-            4 => self.must_fail(&[CUDDY_ERROR_INVALID_GRAPH], || api::graph_end(1 << 40)),
-            5 => self.must_fail(&[CUDDY_ERROR_INVALID_POOL], || api::pool_pop(1 << 40)),
-            6 => {
-                let request =
-                    Request { bytes: 1, alignment: 3, stream: 0, flags: 0, pool: 0, wait_ms: 0 };
-                self.must_fail(&[CUDDY_ERROR_INVALID_ARGUMENT], move || api::malloc_ex(request));
-            }
-            7 => self.must_fail(&[CUDDY_ERROR_FOREIGN_POINTER], || api::record_stream(4096, 0)),
-            _ => self.must_fail(&[CUDDY_ERROR_FOREIGN_POINTER], || api::free_on(4096, 0)),
-        }
-    }
-
-    /// A stream is made to wait for another, and Cuddy is told: what the other one freed before goes
-    /// over with no more ado.
-    pub(super) fn note_wait(&mut self, op: &Op) {
-        let (thief, donor) = (self.stream_by(op.a), self.stream_by(op.b));
-        let streams = &self.world.streams;
-        let threads = (streams[thief].thread, streams[donor].thread);
-        if thief == donor || matches!(threads, (Some(a), Some(b)) if a != b) {
-            return;
-        }
-        let given: Option<u64> = self.ages.iter().find_map(|&at| {
-            let block = &self.live[&at];
-            let own = block.home == Some(donor) && block.to_name().is_empty();
-            (own && block.graph.is_none() && block.bytes < 8 * MIB).then_some(at)
-        });
-        let bytes = given.map(|at| self.live[&at].bytes);
-        if let Some(at) = given {
-            match self.must(self.world.turn, "free", move || api::free(at)) {
-                Some(()) => self.freed(at),
-                None => return,
-            }
-        }
-        self.world.order(donor, thief);
-        let thread = threads.0.or(threads.1).unwrap_or(self.world.turn);
-        let (to, from) = (self.world.handle(thief), self.world.handle(donor));
-        self.must(thread, "note_wait", move || api::note_wait(to, from));
-        let Some(bytes) = bytes else { return };
-        let before = api::stats();
-        let sim = self.world.machine.sim;
-        let asked = sim.calls("cuEventQuery") + sim.calls("cuStreamQuery");
-        let thread = self.world.thread_of(thief);
-        let (pool, lenders) = (self.effective(thread, 0), self.lenders());
-        let outcome = self.call(thread, move || api::malloc(bytes, to));
-        match outcome {
-            Ok(at) => {
-                let pool = self.serving(pool, &lenders);
-                self.born(at, bytes, Some(thief), pool, None);
-                let seed = self.live[&at].seed;
-                self.world.write(thief, at, bytes, seed);
-                self.live.get_mut(&at).expect("born").writer = Some(thief);
-            }
-            Err(failed) => self.refused(&failed, bytes, pool, true),
-        }
-        let after = api::stats();
-        let quiet = after.stream_wait_count == before.stream_wait_count
-            && after.wait_count == before.wait_count
-            && sim.calls("cuEventQuery") + sim.calls("cuStreamQuery") == asked;
-        if quiet && after.crossing_count > before.crossing_count {
-            self.tally.add("fence implied", 1);
-        }
     }
 }

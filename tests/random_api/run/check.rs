@@ -36,6 +36,7 @@ impl Run {
         self.reserved_before = stats.reserved;
         sim.reset_used_peak(0).expect("a device");
         self.check_pools();
+        self.check_observed(stats.reserved);
         let reports = sim.reports();
         assert!(reports.is_empty(), "{} findings, the first:\n{}", reports.len(), reports[0]);
     }

@@ -4,7 +4,7 @@
 use super::Run;
 use crate::api;
 use crate::program::Op;
-use crate::world::Sid;
+use crate::world::{Sid, Stream};
 
 use super::blocks::Block;
 
@@ -33,6 +33,9 @@ pub struct Graph {
     last: Option<Sid>,
     /// Something that it reads was freed: it must not be launched any more.
     spent: bool,
+    /// The thread that captures it; none, if its launches are played.
+    thread: Option<usize>,
+    launchable: usize,
 }
 
 /// Steps of a capture.
@@ -72,12 +75,17 @@ impl Run {
     fn begin_graph(&mut self, op: &Op) {
         let stream = self.stream_by(op.b);
         let handle = self.world.handle(stream);
-        if handle < 2 {
+        let Stream { built_in, blocking, .. } = self.world.streams[stream];
+        if handle < 2 || self.setting.captures && (built_in || blocking) {
             return;
         }
         let thread = self.world.thread_of(stream);
         let begun = self.must(thread, "graph_begin", move || api::graph_begin(handle, 0));
         let Some(name) = begun else { return };
+        if self.setting.captures {
+            // Global, of one thread, relaxed.
+            self.world.begin_capture(stream, (op.c / 8 % 3) as i32);
+        }
         self.say(|| format!("graph {} begins on {stream}", self.graphs.len()));
         self.world.streams[stream].captured = true;
         self.graphs.push(Graph {
@@ -90,11 +98,14 @@ impl Run {
             before: Vec::new(),
             last: None,
             spent: false,
+            thread: self.setting.captures.then_some(self.world.turn),
+            launchable: 0,
         });
     }
 
     fn end_graph(&mut self, graph: usize) {
         let (turn, name) = (self.world.turn, self.graphs[graph].name);
+        self.end_capture(graph);
         if self.must(turn, "graph_end", move || api::graph_end(name)).is_some() {
             self.say(|| format!("graph {graph} ends"));
             self.graphs[graph].begun = false;
@@ -103,9 +114,33 @@ impl Run {
         }
     }
 
+    /// Ends the driver's capture, if there is one.
+    fn end_capture(&mut self, graph: usize) {
+        let Graph { stream, thread, launchable, .. } = self.graphs[graph];
+        if let (Some(thread), 0) = (thread, launchable) {
+            self.graphs[graph].launchable = self.world.end_capture(stream, thread);
+        }
+    }
+
+    /// Whether the driver captures at the moment: much may not be called then.
+    pub(super) fn is_captured_by_driver(&self) -> bool {
+        self.graphs.iter().any(|graph| graph.thread.is_some() && graph.launchable == 0)
+    }
+
+    /// Whether a living graph was captured with what the block holds.
+    pub(super) fn is_fixed_input(&self, block: &Block) -> bool {
+        let fixed =
+            |graph: &usize| !self.graphs[*graph].gone && self.graphs[*graph].thread.is_some();
+        block.input_of.iter().any(fixed)
+    }
+
     pub(super) fn destroy_graph(&mut self, graph: usize, stream: Sid) {
+        self.end_capture(graph);
         if let Some(last) = self.graphs[graph].last {
             self.world.order(last, stream);
+        }
+        if self.graphs[graph].launchable != 0 {
+            self.world.destroy_launchable(self.graphs[graph].launchable);
         }
         let (thread, handle) = (self.world.thread_of(stream), self.world.handle(stream));
         let name = self.graphs[graph].name;
@@ -126,11 +161,11 @@ impl Run {
 
     /// Ends what is under way, and destroys what there is.
     pub(super) fn end_all_graphs(&mut self) {
+        while let Some(graph) = self.capturing() {
+            self.end_graph(graph);
+        }
         for graph in 0..self.graphs.len() {
             if !self.graphs[graph].gone {
-                if self.graphs[graph].begun {
-                    self.end_graph(graph);
-                }
                 self.destroy_graph(graph, 0);
             }
         }
@@ -151,7 +186,25 @@ impl Run {
         };
         self.born(at, bytes, Some(stream), 0, Some(graph));
         let seed = self.live[&at].seed;
-        self.graphs[graph].script.push(Play { at, bytes, seed, write: true });
+        self.play_in(graph, Play { at, bytes, seed, write: true });
+    }
+
+    /// Adds work to a capture that is under way.
+    fn play_in(&mut self, graph: usize, play: Play) {
+        let Graph { stream, thread, .. } = self.graphs[graph];
+        self.graphs[graph].script.push(play);
+        if thread.is_some() {
+            self.play(stream, graph, play);
+        }
+    }
+
+    fn play(&mut self, stream: Sid, graph: usize, Play { at, bytes, seed, write }: Play) {
+        if write {
+            self.world.write(stream, at, bytes, seed);
+        } else {
+            let what = format!("block {at:#x} in a launch of graph {graph}");
+            self.world.compare(stream, at, bytes, seed, what);
+        }
     }
 
     /// Uses a block in the capture that is under way; `false` if that is not what it is for.
@@ -166,7 +219,7 @@ impl Run {
             let block = self.live.get_mut(&at).expect("live");
             block.seed = seed;
             let play = Play { at, bytes: block.bytes, seed, write: rewrite };
-            self.graphs[graph].script.push(play);
+            self.play_in(graph, play);
             return true;
         }
         // An input: it is there already, and the capture reads it.
@@ -185,8 +238,10 @@ impl Run {
         self.say(|| format!("{at:#x} is an input of graph {graph}"));
         let block = self.live.get_mut(&at).expect("live");
         block.input_of.push(graph);
-        let play = Play { at, bytes: block.bytes, seed: 0, write: false };
-        self.graphs[graph].script.push(play);
+        // Played launches look at what it holds then.
+        let seed = if self.setting.captures { block.seed } else { 0 };
+        let play = Play { at, bytes: block.bytes, seed, write: false };
+        self.play_in(graph, play);
         true
     }
 
@@ -251,11 +306,8 @@ impl Run {
                 0 => input.map_or(0, |block| block.seed),
                 seed => seed,
             };
-            if play.write {
-                self.world.write(stream, play.at, play.bytes, seed);
-            } else {
-                let what = format!("block {:#x} in a launch of graph {graph}", play.at);
-                self.world.compare(stream, play.at, play.bytes, seed, what);
+            if self.graphs[graph].thread.is_none() {
+                self.play(stream, graph, Play { seed, ..*play });
             }
             let own = self.graphs[graph].stream;
             if let Some(block) = self.live.get_mut(&play.at) {
@@ -270,6 +322,10 @@ impl Run {
                     block.readers.push(stream);
                 }
             }
+        }
+        if self.graphs[graph].thread.is_some() {
+            self.world.launch_graph(self.graphs[graph].launchable, stream);
+            self.tally.add("graph launched by the driver", 1);
         }
         self.graphs[graph].before.clear();
         self.graphs[graph].last = Some(stream);

@@ -6,7 +6,10 @@
 
 mod blocks;
 mod check;
+mod crossing;
 mod graphs;
+mod misuse;
+mod observer;
 mod pools;
 mod streams;
 
@@ -108,6 +111,9 @@ impl Run {
             patterns: 0,
             say,
         };
+        if run.setting.observes {
+            run.observe();
+        }
         for blocking in [false, false, true] {
             run.create_stream(blocking, true);
         }
@@ -182,6 +188,9 @@ impl Run {
             sim.fault(function, first, 0, code, false).expect("a function");
         }
         let before = sim.faults_fired();
+        if self.setting.observes {
+            self.offer();
+        }
         let outcome = self.world.hosts.on(thread, call);
         self.struck = 0;
         if armed.is_some() {
@@ -192,6 +201,9 @@ impl Run {
                 self.armed = None;
             }
             self.tally.add("fault that struck", self.struck);
+        }
+        if self.setting.observes {
+            self.take_offer_back();
         }
         outcome
     }
@@ -233,6 +245,9 @@ impl Run {
     }
 
     fn synchronize(&mut self, op: &Op) {
+        if self.is_captured_by_driver() {
+            return;
+        }
         match op.a % 3 {
             0 => self.world.machine.synchronize_all(),
             _ => self.world.synchronize(self.stream_by(op.b)),
@@ -281,7 +296,7 @@ impl Run {
     /// Calls that change nothing but peaks and totals.
     fn look(&mut self, op: &Op) {
         match op.a % 8 {
-            0 => self.world.look(),
+            0 if !self.is_captured_by_driver() => self.world.look(),
             1 => drop(api::summary(op.b as usize % 5000 + 1).expect("it tells")),
             2 => {
                 let (free, total) = api::mem_get_info().expect("it tells");
@@ -300,7 +315,8 @@ impl Run {
                 assert_eq!((now.malloc_count, now.free_count, now.out_of_memory_count), (0, 0, 0));
                 self.counts = Counts::default();
             }
-            _ => self.world.synchronize(0),
+            _ if !self.is_captured_by_driver() => self.world.synchronize(0),
+            _ => {}
         }
     }
 }

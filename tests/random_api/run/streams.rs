@@ -68,7 +68,7 @@ impl Run {
         let thread = 1 + op.a as usize % (threads - 1);
         let own = self.world.streams.iter().rposition(|stream| stream.thread == Some(thread));
         let own = own.expect("every thread has a default stream");
-        if self.world.streams[own].captured {
+        if self.world.streams[own].captured || self.is_captured_by_driver() {
             return;
         }
         self.say(|| format!("thread {thread} ends, with stream {own}"));
@@ -94,6 +94,19 @@ impl Run {
         api::empty_cache().expect("it starts anew");
         self.live.clear();
         let lost = std::mem::take(&mut self.ages);
+        for at in lost {
+            // Where nothing is cached, whose an address was may be forgotten with it.
+            let reset = [
+                cuddy_status::CUDDY_ERROR_DEVICE_RESET,
+                match self.setting.caching {
+                    true => cuddy_status::CUDDY_ERROR_DEVICE_RESET,
+                    false => cuddy_status::CUDDY_ERROR_FOREIGN_POINTER,
+                },
+            ];
+            self.must_fail(&reset, move || api::free(at));
+        }
+        // Observers are told at the end of the next call that asks the driver.
+        api::empty_cache().expect("it works");
         self.graves.clear();
         api::reset_accumulated().expect("it can");
         self.counts = Counts::default();
@@ -105,10 +118,6 @@ impl Run {
         self.world.machine.sim.reset_used_peak(0).expect("a device");
         self.pools.iter_mut().for_each(|pool| pool.reserved = 0);
         self.check();
-        for at in lost {
-            let reset = [cuddy_status::CUDDY_ERROR_DEVICE_RESET];
-            self.must_fail(&reset, move || api::free(at));
-        }
         for open in [true, false] {
             self.create_stream(false, open);
         }

@@ -11,6 +11,7 @@ device: the first allocation does. The functions of torch.cuda's memory API have
 meaning here; cuddy.torch, cuddy.numba, cuddy.cuda_core, cuddy.cupy and cuddy.rmm plug Cuddy into those.
 """
 
+from . import memory
 from ._abi import LIBRARY_PATH as library_path
 from ._abi import lib as _lib
 from ._buffer import Buffer, empty
@@ -36,6 +37,7 @@ from ._memory import (
 )
 from ._pool import Pool, pool
 from ._streams import ANY, LEGACY, PER_THREAD, note_wait, open_stream, retire_stream
+from ._watch import LeakWatch, annotate, leaks, profile, scope, scopes, watch_leaks
 
 __version__: str = _lib.cuddy_version_string().decode()
 
@@ -46,17 +48,21 @@ __all__ = [
     "Buffer",
     "Error",
     "Explanation",
+    "LeakWatch",
     "OutOfMemoryError",
     "Pool",
     "Status",
     "__version__",
+    "annotate",
     "empty",
     "empty_cache",
     "get_option",
+    "leaks",
     "library_path",
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
+    "memory",
     "memory_allocated",
     "memory_limit",
     "memory_reserved",
@@ -66,11 +72,15 @@ __all__ = [
     "open_stream",
     "options",
     "pool",
+    "profile",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "retire_stream",
+    "scope",
+    "scopes",
     "set_memory_limit",
     "set_option",
     "set_per_process_memory_fraction",
     "trim",
+    "watch_leaks",
 ]

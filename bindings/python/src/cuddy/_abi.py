@@ -182,6 +182,13 @@ SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "cuddy_reset_peak_memory_stats": (c_int, (c_int,)),
     "cuddy_reset_accumulated_memory_stats": (c_int, (c_int,)),
     "cuddy_memory_summary": (c_int, (c_int, *_TEXT)),
+    "cuddy_scope_begin": (c_int, (c_char_p,)),
+    "cuddy_scope_end": (c_int, (c_char_p,)),
+    "cuddy_scopes": (c_int, _TEXT),
+    "cuddy_leaks": (c_int, (c_char_p, *_TEXT)),
+    "cuddy_annotate": (c_int, (c_void_p, c_char_p)),
+    "cuddy_record_history": (c_int, (c_size_t,)),
+    "cuddy_snapshot": (c_int, _TEXT),
     "cuddy_set_option": (c_int, (c_char_p, c_char_p)),
     "cuddy_get_option": (c_int, (c_char_p, *_TEXT)),
     "cuddy_list_options": (c_int, _TEXT),
@@ -353,7 +360,10 @@ def wait_for(device: int, thief: int, donor: int) -> None:
 def current_device() -> int:
     """The number that CURRENT_DEVICE stands for: the current context's device, or 0."""
     device = c_int()
-    code = ctypes.CDLL("libcuda.so.1").cuCtxGetDevice(ctypes.byref(device))
+    try:
+        code = ctypes.CDLL("libcuda.so.1").cuCtxGetDevice(ctypes.byref(device))
+    except OSError:
+        return 0  # what asks about it says that there is no driver
     return 0 if code else device.value
 
 

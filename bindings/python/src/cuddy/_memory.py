@@ -11,6 +11,7 @@ from typing import Literal
 from . import _abi
 from ._errors import check
 from ._streams import DeviceLike, number_of
+from ._torch_keys import torch_keys, totals_were_reset
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
@@ -34,11 +35,14 @@ def max_memory_reserved(device: DeviceLike = None) -> int:
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:
-    """The counters of a device, all of one moment, by the names of cuddy_stats in cuddy.h: bytes, unless
-    a name ends in `_count`. A device that Cuddy has not used has zeros."""
-    status, stats = _abi.stats(_abi.lib.cuddy_memory_stats, number_of(device))
+    """The counters of a device, all of one moment, sorted: by the names of cuddy_stats in cuddy.h (bytes,
+    unless a name ends in `_count`), and by every key of torch.cuda.memory_stats, with the meaning that
+    cuddy._torch_keys says. A device that Cuddy has not used has zeros."""
+    number = number_of(device)
+    number = _abi.current_device() if number == _abi.CURRENT_DEVICE else number
+    status, stats = _abi.stats(_abi.lib.cuddy_memory_stats, number)
     check(status)
-    return stats
+    return dict(sorted({**stats, **torch_keys(number, stats)}.items()))
 
 
 def memory_summary(device: DeviceLike = None) -> str:
@@ -55,7 +59,11 @@ def reset_peak_memory_stats(device: DeviceLike = None) -> None:
 
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
     """Starts every total, and every count of events, anew from 0."""
-    check(_abi.lib.cuddy_reset_accumulated_memory_stats(number_of(device)))
+    number = number_of(device)
+    number = _abi.current_device() if number == _abi.CURRENT_DEVICE else number
+    status, stats = _abi.stats(_abi.lib.cuddy_memory_stats, number)
+    check(status or _abi.lib.cuddy_reset_accumulated_memory_stats(number))
+    totals_were_reset(number, stats)
 
 
 def empty_cache(device: DeviceLike | Literal["all"] = "all") -> int:

@@ -7,7 +7,7 @@ use super::{ContextKey, Engine, EventKey, Status, Step, StreamKey, Target, Threa
 use crate::checker::{Clock, Fault, Flaw, Sound};
 
 /// A host that asks this often in a row without queueing anything is waiting: what it asks for runs.
-const SPINNING: u32 = 1000;
+const SPINNING: u32 = 32;
 
 /// A wait begun: work queued later by other threads does not prolong it.
 #[derive(Debug)]

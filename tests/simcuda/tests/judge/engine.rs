@@ -131,9 +131,9 @@ fn a_host_that_spins_on_a_query_gets_its_answer() {
         while w.engine.query_event(w.t, event) == Status::NotReady {
             asked += 1;
             w.poll();
-            assert!(asked <= 1000, "hangs under {schedule:?}");
+            assert!(asked <= 32, "hangs under {schedule:?}");
         }
-        assert!(asked >= 999, "too eager under {schedule:?}");
+        assert!(asked >= 31, "too eager under {schedule:?}");
         assert_eq!(w.ran, [1]);
     }
 }

@@ -14,11 +14,13 @@ first time: a small file is compiled for the torch that is there, and kept in ~/
 
 What torch does not offer to any other allocator does not work after enable(), and says so by torch's own
 error: MemPool, CUDA tensors across processes, cudagraph trees (torch.compile's reduce-overhead mode),
-cudnn.benchmark. Memory history is Cuddy's to tell.
+cudnn.benchmark. torch.cuda.memory._record_memory_history() and _snapshot() give Cuddy's history, whose frames
+are scopes (cuddy.scope()), not stacks.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
 import sys
 import warnings
@@ -27,8 +29,8 @@ from typing import Any
 
 import torch
 
-from .. import _memory
-from . import _shim, _stats
+from .. import _memory, _torch_keys, memory
+from . import _shim
 
 _HOOKS = {
     "set_init_fn": "cuddy_torch_init",
@@ -124,10 +126,18 @@ def _memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     return _memory.memory_summary(_number(device))
 
 
+def _torch_stats(device: int) -> collections.OrderedDict[str, int]:
+    """memory_stats() with torch's keys, sorted; empty before torch has used CUDA, as torch has it."""
+    if not torch.cuda.is_initialized():
+        return collections.OrderedDict()
+    found = _memory.memory_stats(device)
+    return collections.OrderedDict((key, found[key]) for key in found if key in _torch_keys.ALL)
+
+
 def _nested(device: Any = None) -> dict[str, Any]:
     """memory_stats() as a tree."""
     tree: dict[str, Any] = {}
-    for key, value in _stats.torch_stats(_number(device)).items():
+    for key, value in _torch_stats(_number(device)).items():
         *way, last = key.split(".")
         place = tree
         for step in way:
@@ -143,9 +153,22 @@ def _get_fraction(device: Any = None) -> float:
     return 1.0 if limit is None else limit / _memory.mem_get_info(number)[1]
 
 
-def _no_history(*_: Any, **__: Any) -> Any:
-    """Memory history of torch's own allocator: it has none here."""
-    raise RuntimeError("torch's allocator is Cuddy (cuddy.torch.enable()): torch has no history of it")
+def _snapshot(device: Any = None, **_: Any) -> dict[str, Any]:
+    """Cuddy's snapshot in torch's shape, of all devices."""
+    return memory.torch_snapshot(memory.snapshot())
+
+
+def _memory_snapshot(*_: Any) -> list[dict[str, Any]]:
+    """Its segments."""
+    segments: list[dict[str, Any]] = _snapshot()["segments"]
+    return segments
+
+
+def _record_memory_history(
+    enabled: str | None = "all", *_: Any, max_entries: int = 1_000_000, **__: Any
+) -> None:
+    """Cuddy's history, without stacks; for None or "state" it ends, as in torch."""
+    memory.record_history(enabled not in (None, False, "state"), min(max_entries, 1 << 24))
 
 
 def _answer() -> None:
@@ -158,7 +181,7 @@ def _answer() -> None:
         "max_memory_reserved": _of_device(_memory.max_memory_reserved),
         "memory_cached": _of_device(_memory.memory_reserved),
         "max_memory_cached": _of_device(_memory.max_memory_reserved),
-        "memory_stats": _of_device(_stats.torch_stats),
+        "memory_stats": _of_device(_torch_stats),
         "memory_stats_as_nested_dict": _nested,
         "memory_summary": _memory_summary,
         "reset_peak_memory_stats": reset_peak,
@@ -166,9 +189,9 @@ def _answer() -> None:
         "reset_max_memory_cached": reset_peak,
         "reset_accumulated_memory_stats": _of_device(_memory.reset_accumulated_memory_stats),
         "get_per_process_memory_fraction": _get_fraction,
-        "memory_snapshot": _no_history,
-        "_snapshot": _no_history,
-        "_record_memory_history": _no_history,
+        "memory_snapshot": _memory_snapshot,
+        "_snapshot": _snapshot,
+        "_record_memory_history": _record_memory_history,
     }
     for place in ("torch.cuda", "torch.cuda.memory", "torch.accelerator", "torch.accelerator.memory"):
         module = sys.modules.get(place)

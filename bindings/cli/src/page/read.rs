@@ -1,0 +1,120 @@
+//! A snapshot as `cuddy_snapshot()` writes it (docs/SNAPSHOT.md).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// The whole.
+#[derive(Deserialize)]
+pub struct Snapshot {
+    pub format: String,
+    pub version: u32,
+    pub library: String,
+    pub time_us: u64,
+    pub devices: Vec<DevicePart>,
+    pub scopes: Vec<ScopePart>,
+    pub history: History,
+}
+
+#[derive(Deserialize)]
+pub struct DevicePart {
+    pub device: i32,
+    pub stats: BTreeMap<String, u64>,
+    pub segments: Vec<Segment>,
+}
+
+#[derive(Deserialize)]
+pub struct Segment {
+    pub pool: u32,
+    pub address: u64,
+    pub blocks: Vec<Block>,
+}
+
+#[derive(Deserialize)]
+pub struct Block {
+    pub bytes: u64,
+    pub requested: u64,
+    pub state: String,
+    pub stream: u64,
+    pub scope: u32,
+    pub run: u64,
+    #[serde(default)]
+    pub label: String,
+}
+
+#[derive(Deserialize)]
+pub struct ScopePart {
+    pub scope: u32,
+    pub path: String,
+    pub runs: u64,
+    pub live_bytes: u64,
+    pub live_count: u64,
+    pub peak_bytes: u64,
+    pub total_bytes: u64,
+    pub total_count: u64,
+}
+
+#[derive(Deserialize)]
+pub struct History {
+    pub noted: u64,
+    pub lost: u64,
+    pub columns: Vec<String>,
+    pub events: Vec<Event>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    Alloc,
+    Free,
+    OutOfMemory,
+    Growth,
+    Release,
+    #[serde(other)]
+    Unknown,
+}
+
+/// A row of the history: the columns of version 1, in their order.
+#[derive(Clone, Copy, Deserialize)]
+pub struct Event(
+    pub u64,    // time_us
+    pub Kind,   // kind
+    pub i32,    // device
+    IgnoredAny, // stream
+    pub u64,    // address
+    pub u64,    // bytes
+    pub u64,    // requested
+    pub u32,    // scope
+    IgnoredAny, // thread
+);
+
+impl Event {
+    /// One of device 0, for tests.
+    #[cfg(test)]
+    pub fn new(time: u64, kind: Kind, bytes: u64, scope: u32) -> Self {
+        Self(time, kind, 0, IgnoredAny, 512, bytes, bytes, scope, IgnoredAny)
+    }
+}
+
+const COLUMNS: [&str; 9] =
+    ["time_us", "kind", "device", "stream", "address", "bytes", "requested", "scope", "thread"];
+
+impl Snapshot {
+    /// Reads one; the error says what is wrong with it.
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
+        let hint = "a snapshot is what cuddy.memory.dump_snapshot(\"file.json\") or cuddy_snapshot() writes";
+        let snapshot: Self = serde_json::from_slice(text)
+            .map_err(|error| format!("no snapshot: {error}; {hint}"))?;
+        if snapshot.format != "cuddy-snapshot" || snapshot.version != 1 {
+            return Err(format!(
+                "its form is {} {}, and this command reads cuddy-snapshot 1",
+                snapshot.format, snapshot.version
+            ));
+        }
+        if snapshot.history.columns != COLUMNS {
+            return Err(format!("its history has other columns than {}", COLUMNS.join(", ")));
+        }
+        Ok(snapshot)
+    }
+}

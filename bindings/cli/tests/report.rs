@@ -1,0 +1,146 @@
+//! `cuddy report`: a page of a snapshot, as headless Chromium shows it. Where there is no Chromium, only
+//! what the page is made of is looked at.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A snapshot whose history has as many steps as asked for: each allocates and frees, a few keep.
+fn snapshot(steps: u64) -> String {
+    let mut events = Vec::new();
+    for step in 0..steps {
+        let (time, address) = (1_000_000 + 10 * step, 512 * (1 + step % 1000));
+        let bytes = if step == steps / 2 { 64 << 20 } else { 512 * (1 + step % 50) };
+        let scope = 1 + step % 2;
+        events.push(format!("[{time},\"alloc\",0,1,{address},{bytes},{bytes},{scope},1]"));
+        events.push(format!("[{},\"free\",0,1,{address},{bytes},{bytes},{scope},1]", time + 5));
+    }
+    events
+        .push(format!("[{},\"out_of_memory\",0,1,0,0,1099511627776,2,1]", 1_000_000 + 10 * steps));
+    let counters = "allocated allocated_peak active reserved reserved_peak largest_free live_block_count \
+                    malloc_count hit_count driver_call_count out_of_memory_count";
+    let stats: Vec<String> =
+        counters.split_whitespace().map(|name| format!("\"{name}\":2097152")).collect();
+    let scope = |number: u32, path: &str| {
+        format!(
+            "{{\"scope\":{number},\"parent\":0,\"name\":\"{path}\",\"path\":\"{path}\",\"runs\":3,\"live_bytes\":9,\
+             \"live_count\":1,\"peak_bytes\":99,\"total_bytes\":999,\"total_count\":9}}"
+        )
+    };
+    let block = |bytes: u64, state: &str, label: &str| {
+        format!(
+            "{{\"bytes\":{bytes},\"requested\":{bytes},\"state\":\"{state}\",\"stream\":1,\"scope\":1,\"run\":2,\
+             \"label\":\"{label}\"}}"
+        )
+    };
+    format!(
+        "{{\"format\":\"cuddy-snapshot\",\"version\":1,\"library\":\"0.1.0\",\"time_us\":{},\"devices\":[{{\
+         \"device\":0,\"stats\":{{{}}},\"segments\":[{{\"pool\":0,\"address\":1048576,\"blocks\":[{},{}]}}]}}],\
+         \"scopes\":[{},{},{}],\"history\":{{\"capacity\":9,\"noted\":{},\"lost\":0,\"columns\":[\"time_us\",\
+         \"kind\",\"device\",\"stream\",\"address\",\"bytes\",\"requested\",\"scope\",\"thread\"],\"events\":[{}]}}}}",
+        2_000_000 + 10 * steps,
+        stats.join(","),
+        block(2 << 20, "live", "</script><b>label"),
+        block(1 << 20, "free", ""),
+        scope(0, ""),
+        scope(1, "training"),
+        scope(2, "training/step"),
+        events.len(),
+        events.join(",")
+    )
+}
+
+fn report(snapshot: &Path, page: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cuddy"));
+    command.arg("report").arg(snapshot).arg("-o").arg(page).output().expect("it runs")
+}
+
+/// Writes the snapshot and its page into a folder; the page.
+fn made(folder: &Path, steps: u64) -> String {
+    let (file, page) = (folder.join("memory.json"), folder.join("memory.html"));
+    fs::write(&file, snapshot(steps)).expect("the folder is ours");
+    let ended = report(&file, &page);
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    fs::read_to_string(page).expect("it was written")
+}
+
+/// What Chromium makes of the page with a script behind it, and what its console says.
+fn in_chromium(folder: &Path, page: &str, script: &str) -> Option<(String, String)> {
+    let path = folder.join("tried.html");
+    let tried = page.replace("</body>", &format!("<script>{{ {script} }}</script></body>"));
+    fs::write(&path, tried).expect("the folder is ours");
+    let mut command = Command::new("chromium");
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"]);
+    command.args(["--window-size=1240,2000", "--virtual-time-budget=5000", "--dump-dom"]);
+    let profile = format!("--user-data-dir={}", folder.join("profile").display());
+    let Ok(ended) = command.arg(profile).arg(format!("file://{}", path.display())).output() else {
+        eprintln!("\nSKIPPED: the page in a browser: chromium is not installed\n");
+        return None;
+    };
+    let told = String::from_utf8_lossy(&ended.stderr);
+    let console = told.lines().filter(|line| line.contains("CONSOLE")).collect::<Vec<_>>();
+    Some((String::from_utf8_lossy(&ended.stdout).into_owned(), console.join("\n")))
+}
+
+#[test]
+fn the_page_loads_and_a_click_chooses_a_moment() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = made(folder.path(), 500);
+    // No network: nothing is loaded from anywhere.
+    for word in ["src=\"http", "href=\"http", "@import", "fetch(", "XMLHttpRequest"] {
+        assert!(!page.contains(word), "the page has {word}");
+    }
+    let script = "
+        const peak = document.querySelector('#peaks button');
+        document.title = peak.textContent;
+        peak.click();
+        const chosen = document.getElementById('moment').textContent;
+        const box = plot.over.getBoundingClientRect();
+        plot.setCursor({ left: box.width / 4, top: 10 });
+        plot.over.dispatchEvent(new MouseEvent('click', { bubbles: true }));
+        const clicked = place;
+        dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }));
+        document.body.insertAdjacentHTML('beforeend',
+            `<p id='tried'>${chosen}|${clicked > 0}|${place - clicked}|${document.querySelectorAll('canvas').length}</p>`);
+        document.getElementById('theme').click();";
+    let Some((shown, console)) = in_chromium(folder.path(), &page, script) else { return };
+    assert_eq!(console, "", "the console is silent");
+    assert!(shown.contains("data-ready=\"yes\""), "the script came to its end");
+    assert!(
+        shown.contains("peak 66.0 MiB at 0.002500 s") || shown.contains("peak 66.0 MiB"),
+        "the peak"
+    );
+    let tried = shown.split("id=\"tried\">").nth(1).expect("the script ran");
+    let tried = tried.split("</p>").next().unwrap_or_default();
+    assert!(tried.starts_with("At 0.002500 s: 66.0 MiB live"), "{tried}");
+    assert!(tried.ends_with("|true|1|1"), "a click, a key, one canvas: {tried}");
+    for words in ["1.00 TiB", "training/step", "&lt;/script&gt;&lt;b&gt;label"] {
+        assert!(shown.contains(words), "it does not say {words}");
+    }
+}
+
+#[test]
+fn a_million_events_are_a_small_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = made(folder.path(), 500_000);
+    assert!(page.len() < 1 << 20, "{} bytes", page.len());
+    let Some((shown, console)) = in_chromium(folder.path(), &page, "") else { return };
+    assert_eq!(console, "");
+    assert!(shown.contains("data-ready=\"yes\"") && shown.contains("peak 66.0 MiB"));
+}
+
+#[test]
+fn what_is_no_snapshot_is_refused_in_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("no.json");
+    let later = snapshot(1).replace("\"version\":1", "\"version\":2");
+    for (text, words) in
+        [("{", "no snapshot"), ("[]", "dump_snapshot"), (later.as_str(), "cuddy-snapshot 2")]
+    {
+        fs::write(&file, text).expect("the folder is ours");
+        let ended = report(&file, &folder.path().join("no.html"));
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(2) && said.contains(words), "{said}");
+        assert!(!folder.path().join("no.html").exists());
+    }
+}

@@ -1,0 +1,160 @@
+//! Scopes and history.
+//!
+//! Scopes name parts of a program's run; each tells what was allocated in it, and what of that is
+//! still live. History keeps what happened last. Both are off, and cost a branch, until a program
+//! begins a scope or asks for history; from then on an allocation and its free cost some hundred
+//! nanoseconds more. What is told, as JSON, is described in docs/SNAPSHOT.md.
+
+use std::ffi::{c_char, c_void};
+
+use super::convert::{buffer_given, copy_text, invalid, text};
+use super::guard::guarded;
+use crate::error::{Error, cuddy_status};
+use crate::process;
+
+/// The characters of a C string argument.
+///
+/// # Safety
+/// `from` is NULL or ends with 0, and outlives `'a` unchanged.
+unsafe fn characters<'a>(from: *const c_char, argument: &'static str) -> Result<&'a str, Error> {
+    // SAFETY: by the function's contract.
+    let bytes = unsafe { text(from, argument) }?;
+    std::str::from_utf8(bytes).map_err(|_| invalid(argument, format_args!("it is no UTF-8")))
+}
+
+/// Begins a scope on the calling thread, inside the one that it is in. What this thread allocates
+/// until cuddy_scope_end() belongs to it.
+///
+/// name: what it is called: not empty, without a slash. Scopes of one name in the same scope are
+///       one; how often it was begun is counted ("step", not "step 17").
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (name, or 63 scopes are begun), CUDDY_ERROR_NOT_SUPPORTED
+/// (too many names), CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
+/// Thread-safe. Other threads are not touched. Never calls the driver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_scope_begin(name: *const c_char) -> cuddy_status {
+    // SAFETY: NULL is refused there; the caller promises a C string.
+    guarded(|| process::scope_begin(unsafe { characters(name, "name") }?))
+}
+
+/// Ends the scope that the calling thread began last. Blocks of it stay its own.
+///
+/// name: its name, to be sure; or NULL.
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (the thread is in no scope, or in another: nothing is
+/// ended then), CUDDY_ERROR_FORKED.
+/// Thread-safe. Never calls the driver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_scope_end(name: *const c_char) -> cuddy_status {
+    guarded(|| {
+        let named = match name.is_null() {
+            true => None,
+            // SAFETY: not NULL; the caller promises a C string.
+            false => Some(unsafe { characters(name, "name") }?),
+        };
+        process::scope_end(named)
+    })
+}
+
+/// Tells of every scope, as a JSON array: its path, how often it was begun, what is live of it,
+/// its peak, and what was allocated over time, the scopes inside it included.
+///
+/// buffer, size, needed: where to write the text; as for cuddy_memory_summary().
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0), CUDDY_ERROR_FORKED.
+/// Thread-safe. Never calls the driver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_scopes(
+    buffer: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> cuddy_status {
+    guarded(|| {
+        buffer_given(buffer, size)?;
+        // SAFETY: checked for NULL; the caller promises the rest.
+        unsafe { copy_text(&process::scopes()?, buffer, size, needed) };
+        Ok(())
+    })
+}
+
+/// Tells of the live blocks that were allocated in a scope, or in one inside it, as a JSON array:
+/// where they are, how large, in which run of which scope they were allocated, and their labels.
+/// Called when the scope has ended, these are what it leaked.
+///
+/// scope: its path, all names from the outermost on with slashes between, "epoch/step"; "" is
+///        every block that was allocated since scopes or history were first used.
+/// buffer, size, needed: where to write the text; as for cuddy_memory_summary().
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (scope is NULL or names none; buffer is NULL and size is
+/// not 0), CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
+/// Thread-safe. Never calls the driver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_leaks(
+    scope: *const c_char,
+    buffer: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> cuddy_status {
+    guarded(|| {
+        buffer_given(buffer, size)?;
+        // SAFETY: NULL is refused there; the caller promises a C string.
+        let leaks = process::leaks(unsafe { characters(scope, "scope") }?)?;
+        // SAFETY: checked for NULL; the caller promises the rest.
+        unsafe { copy_text(&leaks, buffer, size, needed) };
+        Ok(())
+    })
+}
+
+/// Says what a block is for: a label that leaks and snapshots tell.
+///
+/// ptr:   the start of a live block, or any byte of it.
+/// label: the text; "" takes it away.
+///
+/// Errors: CUDDY_ERROR_FOREIGN_POINTER, CUDDY_ERROR_DOUBLE_FREE, CUDDY_ERROR_INVALID_ARGUMENT
+/// (label is NULL; or the block was allocated before scopes or history were used),
+/// CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
+/// Thread-safe. Never calls the driver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_annotate(ptr: *const c_void, label: *const c_char) -> cuddy_status {
+    guarded(|| {
+        // SAFETY: NULL is refused there; the caller promises a C string.
+        process::annotate(ptr as u64, unsafe { characters(label, "label") }?)
+    })
+}
+
+/// Keeps what happens to memory from now on: allocations, frees, growth, release, and requests
+/// that found none.
+///
+/// events: how many of the last to keep, 72 bytes each, taken at once; 0 ends it. What was kept
+///         before is forgotten.
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (more than 2^28), CUDDY_ERROR_HOST_OUT_OF_MEMORY,
+/// CUDDY_ERROR_FORKED.
+/// Thread-safe. Never calls the driver.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_record_history(events: usize) -> cuddy_status {
+    guarded(|| process::record_history(events))
+}
+
+/// Writes all that is known of memory, as JSON: of every device in use its counters and every
+/// block, the scopes, and the history that was kept.
+///
+/// buffer, size, needed: where to write the text; as for cuddy_memory_summary(). It may be longer
+///         at the next call: make the buffer larger, until needed is at most size.
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0),
+/// CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
+/// Thread-safe. Never calls the driver. Other threads wait while blocks are listed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_snapshot(
+    buffer: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> cuddy_status {
+    guarded(|| {
+        buffer_given(buffer, size)?;
+        // SAFETY: checked for NULL; the caller promises the rest.
+        unsafe { copy_text(&process::snapshot()?, buffer, size, needed) };
+        Ok(())
+    })
+}

@@ -1,0 +1,307 @@
+#![forbid(unsafe_code)]
+//! Watching: scopes and history. Off until a program asks for either; then every allocation and every
+//! free goes this way.
+//!
+//! A block is *known* from its allocation to its free, if it was allocated while watching was on.
+
+mod text;
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::start::started_already;
+use crate::error::{Error, sentence};
+use crate::hash::ByNumber;
+use crate::journal::{Entry, Journal, Kind};
+use crate::mutants::mutant;
+use crate::observers::{self, Event};
+use crate::scopes::{Known, OUTSIDE, Scopes};
+use crate::sync::{Lock, is_watched, refuse_after_fork, set_watched, thread_number};
+
+/// Rank of the lock around what is watched: nothing else is locked under it.
+const RANK: u8 = 21;
+/// The most scopes that a thread is in at once.
+const DEEPEST: usize = 63;
+/// The most entries of history.
+const MOST_EVENTS: usize = 1 << 28;
+
+struct Watched {
+    scopes: Option<Scopes>,
+    journal: Journal,
+    /// What each thread is giving back.
+    leaving: HashMap<u64, Leaving, ByNumber>,
+    /// The observer of growth and release; 0 is none.
+    observer: u64,
+}
+
+/// A block that is being given back: what was known of it, and what is noted if that succeeds.
+struct Leaving {
+    known: Option<Known>,
+    entry: Option<Entry>,
+}
+
+static WATCHED: Lock<Watched, RANK> = Lock::new(Watched {
+    scopes: None,
+    journal: Journal::new(),
+    leaving: HashMap::with_hasher(BuildHasherDefault::new()),
+    observer: 0,
+});
+
+thread_local! {
+    /// The scopes that this thread is in, and their runs: the first `DEPTH`. No destructor.
+    static INSIDE: [Cell<(u32, u64)>; DEEPEST] =
+        const { [const { Cell::new((OUTSIDE, 0)) }; DEEPEST] };
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The scope that this thread is in, and which run of it.
+fn innermost() -> (u32, u64) {
+    match DEPTH.get() {
+        0 => (OUTSIDE, 0),
+        depth => INSIDE.with(|inside| inside[depth - 1].get()),
+    }
+}
+
+fn now_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+}
+
+/// An entry of now and of this thread.
+fn entry(kind: Kind) -> Entry {
+    Entry {
+        time_us: now_us(),
+        kind,
+        device: 0,
+        stream: 0,
+        address: 0,
+        bytes: 0,
+        requested: 0,
+        scope: innermost().0,
+        thread: thread_number(),
+    }
+}
+
+/// A request was not served; the error, as it is.
+#[cold]
+#[inline(never)]
+pub(super) fn failed(error: Error, bytes: u64, device: i32, stream: usize) -> Error {
+    if is_watched() && matches!(error, Error::OutOfMemory(_)) {
+        let (requested, stream) = (bytes, stream as u64);
+        let process = started_already();
+        let id = process.and_then(|process| process.id(device).ok());
+        let device = id.map_or(device, |id| id.0 as i32);
+        let failed = Entry { device, requested, stream, ..entry(Kind::OutOfMemory) };
+        WATCHED.lock().journal.note(failed);
+    }
+    error
+}
+
+/// A request was served.
+#[cold]
+#[inline(never)]
+pub(super) fn handed_out(address: u64) {
+    if address == 0 {
+        return; // no bytes were asked for
+    }
+    let Ok(block) = super::block_info(address) else { return };
+    let (scope, run) = innermost();
+    let (device, stream) = (block.device, block.stream as u64);
+    let (bytes, requested) = (block.bytes, block.requested);
+    let entry = entry(Kind::Alloc);
+    let mut watched = WATCHED.lock();
+    watched.journal.note(Entry {
+        device: device as i32,
+        stream,
+        address,
+        bytes,
+        requested,
+        ..entry
+    });
+    let known = Known { scope, run, device, stream, bytes, requested, label: String::new() };
+    watched.scopes.get_or_insert_default().add(address, known);
+}
+
+/// A block is about to be given back by this thread. From now on it is not known any more: once it is
+/// given back, its address may be another block's at once.
+fn leaving(address: u64) {
+    if refuse_after_fork().is_err() {
+        return; // another thread of the parent may have held the lock
+    }
+    let known = WATCHED.lock().scopes.as_mut().and_then(|scopes| scopes.remove(address));
+    let gone = entry(Kind::Free);
+    let told = |device: u32, stream, bytes, requested, scope| Entry {
+        device: device as i32,
+        stream,
+        address,
+        bytes,
+        requested,
+        scope,
+        ..gone
+    };
+    let entry = match &known {
+        Some(it) => Some(told(it.device, it.stream, it.bytes, it.requested, it.scope)),
+        None => super::block_info(address)
+            .ok()
+            .map(|it| told(it.device, it.stream as u64, it.bytes, it.requested, OUTSIDE)),
+    };
+    let mut watched = WATCHED.lock();
+    if watched.leaving.try_reserve(1).is_ok() {
+        watched.leaving.insert(thread_number(), Leaving { known, entry });
+    }
+}
+
+/// It was given back, or that failed and it is known as before.
+fn left(address: u64, given: bool) {
+    if refuse_after_fork().is_err() {
+        return;
+    }
+    let mut watched = WATCHED.lock();
+    let Some(Leaving { known, entry }) = watched.leaving.remove(&thread_number()) else { return };
+    match (given && !mutant("watch-frees-nothing"), known, entry) {
+        (true, _, Some(entry)) => watched.journal.note(entry),
+        (false, Some(known), _) => {
+            watched.scopes.get_or_insert_default().put_back(address, known);
+        }
+        _ => {}
+    }
+}
+
+/// A way of giving a block back, watched if anything is.
+#[inline(never)]
+pub(super) fn around(address: u64, give: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    let watched = is_watched();
+    if watched {
+        leaving(address);
+    }
+    let given = give();
+    if watched {
+        left(address, given.is_ok());
+    }
+    given
+}
+
+/// Memory was got from the driver, or given back.
+fn reserved_changed(event: &Event, _function: usize, _user: usize) {
+    let kind = if event.kind == observers::GROWTH { Kind::Growth } else { Kind::Release };
+    let changed = Entry { device: event.device, bytes: event.bytes, scope: 0, ..entry(kind) };
+    WATCHED.lock().journal.note(changed);
+}
+
+/// Begins a scope on this thread, inside the one that it is in.
+pub fn scope_begin(name: &str) -> Result<(), Error> {
+    refuse_after_fork()?;
+    let depth = DEPTH.get();
+    if depth == DEEPEST {
+        let why = sentence!("this thread is in {DEEPEST} scopes already: end one first");
+        return Err(Error::InvalidArgument { argument: "name", why });
+    }
+    if name.is_empty() || name.contains('/') {
+        let why =
+            sentence!("a scope's name is not empty, and has no slash: that stands between names");
+        return Err(Error::InvalidArgument { argument: "name", why });
+    }
+    let begun = WATCHED.lock().scopes.get_or_insert_default().begin(innermost().0, name)?;
+    INSIDE.with(|inside| inside[depth].set(begun));
+    DEPTH.set(depth + 1);
+    set_watched(true);
+    Ok(())
+}
+
+/// Ends the scope that this thread began last, which must have that name; `None` is whichever it is.
+pub fn scope_end(name: Option<&str>) -> Result<(), Error> {
+    refuse_after_fork()?;
+    let depth = DEPTH.get();
+    if depth == 0 {
+        let why = sentence!("this thread is in no scope");
+        return Err(Error::InvalidArgument { argument: "name", why });
+    }
+    if let Some(name) = name {
+        let mut watched = WATCHED.lock();
+        let innermost = watched.scopes.get_or_insert_default().name(innermost().0).0;
+        if innermost != name {
+            let why = sentence!("the scope that this thread began last is \"{innermost}\"");
+            return Err(Error::InvalidArgument { argument: "name", why });
+        }
+    }
+    DEPTH.set(depth - 1);
+    Ok(())
+}
+
+/// Says what a live block is for.
+pub fn annotate(address: u64, label: &str) -> Result<(), Error> {
+    let block = super::block_info(address)?;
+    let mut watched = WATCHED.lock();
+    let Some(known) = watched.scopes.as_mut().and_then(|it| it.get_mut(block.address)) else {
+        return Err(Error::InvalidArgument {
+            argument: "ptr",
+            why: sentence!(
+                "the block was allocated before scopes or history were in use: begin a scope, or record \
+                 history, first"
+            ),
+        });
+    };
+    let mut copy = String::new();
+    copy.try_reserve_exact(label.len()).map_err(|_| Error::HostOutOfMemory)?;
+    copy.push_str(label);
+    known.label = copy;
+    Ok(())
+}
+
+/// Keeps the last `events` things that happen from now on; 0 ends it. What was kept is forgotten.
+pub fn record_history(events: usize) -> Result<(), Error> {
+    refuse_after_fork()?;
+    if events > MOST_EVENTS {
+        let why = sentence!("{events} are more than {MOST_EVENTS}");
+        return Err(Error::InvalidArgument { argument: "events", why });
+    }
+    let old = {
+        let mut watched = WATCHED.lock();
+        watched.journal.resize(events)?;
+        std::mem::replace(&mut watched.observer, 0)
+    };
+    if old != 0 {
+        observers::remove(old)?;
+    }
+    if events > 0 {
+        let kinds = observers::GROWTH | observers::RELEASE;
+        let observer = observers::add(kinds, reserved_changed, 0, 0)?;
+        WATCHED.lock().observer = observer;
+        set_watched(true);
+    } else if WATCHED.lock().scopes.as_ref().is_none_or(|scopes| scopes.each().count() < 2) {
+        // No scope was ever begun: back to no cost. What was known of blocks is forgotten.
+        set_watched(false);
+        WATCHED.lock().scopes = None;
+    }
+    Ok(())
+}
+
+/// Every scope with its figures, as JSON.
+pub fn scopes() -> Result<String, Error> {
+    refuse_after_fork()?;
+    Ok(text::scopes(&mut WATCHED.lock()))
+}
+
+/// The live blocks that were allocated in the scope of that path, or in one inside of it, as JSON; ""
+/// is every known block.
+pub fn leaks(path: &str) -> Result<String, Error> {
+    refuse_after_fork()?;
+    let mut watched = WATCHED.lock();
+    let scopes = watched.scopes.get_or_insert_default();
+    let found = if path.is_empty() { Some(OUTSIDE) } else { scopes.find(path) };
+    let Some(scope) = found else {
+        let why = sentence!(
+            "there is no scope \"{path}\": it is named by all names from the outermost on"
+        );
+        return Err(Error::InvalidArgument { argument: "scope", why });
+    };
+    text::leaks(scopes, scope)
+}
+
+/// Everything that is known of memory now, as JSON.
+pub fn snapshot() -> Result<String, Error> {
+    refuse_after_fork()?;
+    let devices = started_already().map(|process| process.devices_in_use());
+    text::snapshot(devices.into_iter().flatten(), &WATCHED)
+}

@@ -1,0 +1,208 @@
+#![forbid(unsafe_code)]
+//! What is watched, as JSON. docs/SNAPSHOT.md says what each name means.
+
+use std::fmt::{Display, Formatter, Result as Written, Write};
+
+use super::{RANK, Watched};
+use crate::device::Device;
+use crate::error::{Error, Words};
+use crate::heap::BlockState;
+use crate::scopes::{OUTSIDE, Scopes};
+use crate::sync::Lock;
+
+/// The form of a snapshot; it changes when a reader of the old one could not read the new one.
+const VERSION: u32 = 1;
+
+/// A text in quotes, for JSON.
+struct Quoted<'a>(&'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, to: &mut Formatter<'_>) -> Written {
+        to.write_char('"')?;
+        for letter in self.0.chars() {
+            match letter {
+                '"' | '\\' => write!(to, "\\{letter}")?,
+                control if u32::from(control) < 0x20 => {
+                    write!(to, "\\u{:04x}", u32::from(control))?
+                }
+                other => to.write_char(other)?,
+            }
+        }
+        to.write_char('"')
+    }
+}
+
+/// Text that grows, and notes whether host memory had room for all of it.
+#[derive(Default)]
+struct Page {
+    words: Words,
+    cut: bool,
+}
+
+impl Page {
+    fn put(&mut self, text: std::fmt::Arguments<'_>) {
+        self.cut |= self.words.write_fmt(text).is_err();
+    }
+
+    /// A comma, but for the first of several.
+    fn next(&mut self, first: &mut bool) {
+        if !std::mem::replace(first, false) {
+            self.put(format_args!(","));
+        }
+    }
+
+    /// The whole: half a page is no JSON.
+    fn whole(self) -> Result<String, Error> {
+        if self.cut { Err(Error::HostOutOfMemory) } else { Ok(self.words.into_string()) }
+    }
+}
+
+macro_rules! put {
+    ($page:expr, $($part:tt)*) => { $page.put(format_args!($($part)*)) };
+}
+
+/// Every scope.
+pub(super) fn scopes(watched: &mut Watched) -> String {
+    let mut page = Page::default();
+    scope_list(&mut page, watched.scopes.get_or_insert_default());
+    page.words.into_string()
+}
+
+fn scope_list(page: &mut Page, scopes: &Scopes) {
+    put!(page, "[");
+    let mut first = true;
+    for (number, parent, name, runs, figures) in scopes.each() {
+        page.next(&mut first);
+        put!(page, "{{\"scope\":{number},\"parent\":{parent},\"name\":{},", Quoted(name));
+        put!(page, "\"path\":{},\"runs\":{runs},", Quoted(&scopes.path(number)));
+        put!(page, "\"live_bytes\":{},\"live_count\":{},", figures.live_bytes, figures.live_count);
+        put!(page, "\"peak_bytes\":{},", figures.peak_bytes);
+        put!(
+            page,
+            "\"total_bytes\":{},\"total_count\":{}}}",
+            figures.total_bytes,
+            figures.total_count
+        );
+    }
+    put!(page, "]");
+}
+
+/// The live blocks of a scope.
+pub(super) fn leaks(scopes: &Scopes, scope: u32) -> Result<String, Error> {
+    let mut page = Page::default();
+    put!(page, "[");
+    let mut first = true;
+    for (address, block) in scopes.live_in(scope)? {
+        page.next(&mut first);
+        put!(page, "{{\"address\":{address},\"bytes\":{},", block.bytes);
+        put!(page, "\"requested\":{},\"device\":{},", block.requested, block.device);
+        put!(page, "\"stream\":{},\"scope\":{},", block.stream, Quoted(&scopes.path(block.scope)));
+        put!(page, "\"run\":{},\"label\":{}}}", block.run, Quoted(&block.label));
+    }
+    put!(page, "]");
+    page.whole()
+}
+
+/// Everything.
+pub(super) fn snapshot(
+    devices: impl Iterator<Item = &'static Device>,
+    watched: &Lock<Watched, RANK>,
+) -> Result<String, Error> {
+    let mut page = Page::default();
+    put!(page, "{{\"format\":\"cuddy-snapshot\",\"version\":{VERSION},");
+    put!(page, "\"library\":\"{}\",", env!("CARGO_PKG_VERSION"));
+    put!(page, "\"time_us\":{},\"devices\":[", super::now_us());
+    let mut first = true;
+    for device in devices {
+        page.next(&mut first);
+        device_part(&mut page, device, watched)?;
+    }
+    put!(page, "],\"scopes\":");
+    let mut watched = watched.lock();
+    scope_list(&mut page, watched.scopes.get_or_insert_default());
+    history(&mut page, &watched);
+    put!(page, "}}\n");
+    page.whole()
+}
+
+fn history(page: &mut Page, watched: &Watched) {
+    let (noted, lost) = watched.journal.counts();
+    put!(page, ",\"history\":{{\"capacity\":{},", watched.journal.capacity());
+    put!(page, "\"noted\":{noted},\"lost\":{lost},\"columns\":[");
+    put!(page, "\"time_us\",\"kind\",\"device\",\"stream\",\"address\",\"bytes\",\"requested\",");
+    put!(page, "\"scope\",\"thread\"],\"events\":[");
+    let mut first = true;
+    for it in watched.journal.entries() {
+        page.next(&mut first);
+        put!(page, "\n[{},\"{}\",{},", it.time_us, it.kind.name(), it.device);
+        put!(page, "{},{},{},{},", it.stream, it.address, it.bytes, it.requested);
+        put!(page, "{},{}]", it.scope, it.thread);
+    }
+    put!(page, "]}}");
+}
+
+fn device_part(
+    page: &mut Page,
+    device: &Device,
+    watched: &Lock<Watched, RANK>,
+) -> Result<(), Error> {
+    let (stats, blocks) = device.layout()?;
+    put!(page, "\n{{\"device\":{},\"stats\":{{", device.id().0);
+    // Its names and values, as the struct itself tells them.
+    let told = crate::error::sentence!("{stats:?}");
+    let inside = told.split_once('{').map_or("", |it| it.1).trim_end_matches('}');
+    let mut first = true;
+    for (name, value) in inside.split(',').filter_map(|field| field.split_once(':')) {
+        page.next(&mut first);
+        put!(page, "\"{}\":{}", name.trim(), value.trim());
+    }
+    put!(page, "}},\"segments\":[");
+    let watched = watched.lock();
+    // A segment: what is mapped without a gap in one pool.
+    let mut open: Option<(u32, u64)> = None;
+    let mut first = true;
+    for (pool, block, stream) in &blocks {
+        let (state, mapped) = match block.state {
+            BlockState::Live => ("live", true),
+            BlockState::Limbo => ("limbo", true),
+            BlockState::Free => ("free", true),
+            BlockState::Claimed { mapped } => ("claimed", mapped),
+            BlockState::Gap => ("gap", false),
+        };
+        if !mapped {
+            continue;
+        }
+        if open != Some((pool.0, block.address.0)) {
+            put!(page, "{}", if open.is_some() { "]}" } else { "" });
+            page.next(&mut first);
+            put!(page, "\n{{\"pool\":{},\"address\":{},\"blocks\":[", pool.0, block.address.0);
+        } else {
+            put!(page, ",");
+        }
+        open = Some((pool.0, block.address.0 + block.bytes));
+        put!(page, "{{\"bytes\":{},\"requested\":{},", block.bytes, block.requested);
+        put!(page, "\"state\":\"{state}\",\"stream\":{stream}");
+        let known = watched.scopes.as_ref().and_then(|scopes| scopes.get(block.address.0));
+        if let Some(known) = known.filter(|_| block.state == BlockState::Live) {
+            put!(page, ",\"scope\":{},\"run\":{}", known.scope, known.run);
+            if !known.label.is_empty() {
+                put!(page, ",\"label\":{}", Quoted(&known.label));
+            }
+        } else {
+            put!(page, ",\"scope\":{OUTSIDE},\"run\":0");
+        }
+        put!(page, "}}");
+    }
+    put!(page, "{}]}}", if open.is_some() { "]}" } else { "" });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_are_json() {
+        assert_eq!(Quoted("a\"b\\c\n\u{1}é").to_string(), "\"a\\\"b\\\\c\\u000a\\u0001é\"");
+    }
+}

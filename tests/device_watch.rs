@@ -1,0 +1,109 @@
+//! Scopes, leaks and history: what the process tells of its blocks.
+
+mod machine;
+
+use cuddy::process;
+use machine::*;
+
+/// The number that stands behind `"name":` in the object that has `mark` in it.
+fn number(text: &str, mark: &str, name: &str) -> u64 {
+    let object = text.split('{').find(|object| object.contains(mark)).expect("it is told");
+    let (_, rest) = object.split_once(&format!("\"{name}\":")).expect("it has that name");
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    digits.parse().expect("a number")
+}
+
+fn malloc(bytes: u64) -> u64 {
+    process::malloc(bytes, 512, 0, 1).expect("there is memory")
+}
+
+#[test]
+fn scopes_know_what_is_live_of_them() {
+    isolated("scopes_know_what_is_live_of_them", &[], |machine| {
+        machine.use_device(0);
+        let before = malloc(100);
+        process::scope_begin("step").expect("a name");
+        let (kept, gone) = (malloc(1000), malloc(70_000));
+        process::free(gone).expect("it is live");
+        // What fails changes nothing.
+        assert!(process::free(gone).is_err() && process::free(kept + 8).is_err());
+        process::scope_end(Some("step")).expect("it is that one");
+        let told = process::scopes().expect("host memory");
+        let step = "\"path\":\"step\"";
+        assert_eq!(number(&told, step, "live_bytes"), 1000);
+        assert_eq!(number(&told, step, "live_count"), 1);
+        assert_eq!(number(&told, step, "peak_bytes"), 71_000);
+        assert_eq!(number(&told, step, "total_count"), 2);
+        let leaks = process::leaks("step").expect("there is such a scope");
+        assert_eq!(number(&leaks, "\"requested\":1000", "address"), kept);
+        process::free(kept).expect("it is live");
+        process::free(before).expect("it is live, and was never known");
+        assert_eq!(process::leaks("step").as_deref(), Ok("[]"));
+        assert_eq!(process::stats(0).expect("in use").live_block_count, 0);
+    });
+}
+
+#[test]
+fn every_kind_of_free_is_seen() {
+    isolated("every_kind_of_free_is_seen", &[], |machine| {
+        machine.use_device(0);
+        let other = machine.stream();
+        process::scope_begin("all").expect("a name");
+        let blocks: Vec<u64> = (0..4).map(|_| malloc(2 * MIB)).collect();
+        let event = machine.event(other);
+        process::free(blocks[0]).expect("it is live");
+        process::free_on(blocks[1], other).expect("it is live");
+        process::free_after(blocks[2], event).expect("it is live");
+        let told = process::scopes().expect("host memory");
+        assert_eq!(number(&told, "\"path\":\"all\"", "live_count"), 1);
+    });
+}
+
+#[test]
+fn what_is_watched_off_and_on_again_stays_true() {
+    isolated("what_is_watched_off_and_on_again_stays_true", &[], |machine| {
+        machine.use_device(0);
+        for round in 0..3 {
+            process::record_history(100).expect("host memory");
+            let block = malloc(4096);
+            let told = process::snapshot().expect("host memory");
+            assert!(told.contains(&format!("\"alloc\",0,1,{block},4096,4096,0,")), "{told}");
+            process::record_history(0).expect("it ends");
+            process::free(block).expect("it is live");
+            // With history off nothing is known of it: its address may be another's.
+            assert_eq!(process::leaks("").as_deref(), Ok("[]"), "round {round}");
+        }
+    });
+}
+
+/// Threads that allocate and free while others look.
+#[test]
+fn threads_and_those_who_look_agree_in_the_end() {
+    isolated("threads_and_those_who_look_agree_in_the_end", &[], |machine| {
+        machine.use_device(0);
+        process::record_history(1000).expect("host memory");
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                scope.spawn(move || {
+                    process::scope_begin("worker").expect("a name");
+                    for step in 0..300 {
+                        let block = malloc(512 * (1 + (step * 7 + thread) % 300));
+                        process::free(block).expect("it is live");
+                    }
+                    process::scope_end(None).expect("it was begun");
+                });
+            }
+            for _ in 0..20 {
+                process::snapshot().expect("host memory");
+            }
+        });
+        let told = process::scopes().expect("host memory");
+        let worker = "\"path\":\"worker\"";
+        assert_eq!(number(&told, worker, "live_count"), 0);
+        assert_eq!(
+            (number(&told, worker, "runs"), number(&told, worker, "total_count")),
+            (4, 1200)
+        );
+        assert_eq!(process::leaks("").as_deref(), Ok("[]"));
+    });
+}
