@@ -82,8 +82,11 @@ impl Miss<'_> {
         }
         let bytes = self.request.bytes + self.request.alignment;
         match self.work.device.reserve_more(self.pool, bytes)? {
-            true => self.claim_place(),
-            false => Ok(None),
+            Some(range) => {
+                self.work.growing().stuck.forget_ranges(range);
+                self.claim_place()
+            }
+            None => Ok(None),
         }
     }
 
@@ -147,6 +150,8 @@ impl Miss<'_> {
                     break 'runs;
                 };
                 if let Err(error) = self.work.inside.map(address, page, memory) {
+                    // It may have had its effect: the address has to be free for the next time.
+                    let _ = self.work.inside.unmap(address, page);
                     self.work.growing().pages.keep(memory);
                     failure = Some(Failure::Driver(error));
                     break 'runs;

@@ -12,7 +12,7 @@ use super::pools::Pools;
 use super::{Device, Growing, Store};
 use crate::driver::{Context, Driver};
 use crate::error::{Error, sentence};
-use crate::heap::Heap;
+use crate::heap::{Heap, PageRun};
 use crate::limbo::Limbo;
 use crate::options::{Backing, Options};
 use crate::owners::Owners;
@@ -162,16 +162,16 @@ impl Device {
         added
     }
 
-    /// More addresses for a pool, enough for a block of `bytes`. `false` if the driver has none.
-    pub(super) fn reserve_more(&self, pool: PoolId, bytes: u64) -> Result<bool, Error> {
-        let Store::Pages(page) = self.store else { return Ok(false) };
+    /// More addresses for a pool, enough for a block of `bytes`; `None` if the driver has none.
+    pub(super) fn reserve_more(&self, pool: PoolId, bytes: u64) -> Result<Option<PageRun>, Error> {
+        let Store::Pages(page) = self.store else { return Ok(None) };
         let least = align_up(bytes, page);
         let wanted = first_range(&self.options, self.total, page).max(least);
         match reserve_down_to(self.driver, wanted, least.max(LEAST_RANGE.min(wanted)), page)? {
-            None => Ok(false),
+            None => Ok(None),
             Some((start, bytes)) => {
                 self.add_range(pool, start, bytes)?;
-                Ok(true)
+                Ok(Some(PageRun { address: start, bytes }))
             }
         }
     }

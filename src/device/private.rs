@@ -32,7 +32,11 @@ impl Device {
         books.pools[id].destroyed = true;
         let idle = books.pools[id].is_idle();
         drop(books);
-        if idle { self.reap() } else { Ok(()) }
+        if idle {
+            // The pool is gone. What cannot go back now does so later.
+            let _ = self.reap();
+        }
+        Ok(())
     }
 
     /// Fails unless the name is that of a pool that is there and not destroyed.

@@ -70,6 +70,14 @@ impl Stuck {
         old.map(|at| self.handles.swap_remove(at)).is_some()
     }
 
+    /// The driver has handed these addresses out, so stuck ones among them have gone back after all.
+    pub(super) fn forget_ranges(&mut self, handed_out: PageRun) {
+        let end = |run: &PageRun| run.address.0 + run.bytes;
+        let apart =
+            |run: &PageRun| end(run) <= handed_out.address.0 || end(&handed_out) <= run.address.0;
+        self.ranges.retain(|run| apart(run) || mutant("stuck-range-outlives-its-return"));
+    }
+
     /// The device was reset: gives out the pages and the handles, and forgets the segments.
     pub(super) fn drain(&mut self) -> (Vec<StuckPage>, Vec<Memory>) {
         self.segments.clear();

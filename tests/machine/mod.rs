@@ -202,6 +202,20 @@ impl Machine {
         assert_eq!(code, 0);
     }
 
+    /// Begins a relaxed capture of a stream.
+    pub fn begin_capture(&self, stream: usize) {
+        assert_eq!(cu!(self, "cuStreamBeginCapture_v2"(stream => usize, 2 => i32)), 0);
+    }
+
+    /// Ends a capture, which nothing has spoilt; the graph goes at once.
+    pub fn end_capture(&self, stream: usize) {
+        let mut graph = 0usize;
+        let to = &mut graph;
+        let code = cu!(self, "cuStreamEndCapture"(stream => usize, to => *mut usize));
+        assert_eq!(code, 0, "the capture was spoilt");
+        assert_eq!(cu!(self, "cuGraphDestroy"(graph => usize)), 0);
+    }
+
     /// Whether a device may read and write at an address.
     pub fn may_use(&self, device: i32, at: u64) -> bool {
         let mut flags = 0u64;
