@@ -222,3 +222,32 @@ fn every_call_in_pools_and_captures_fails_once_on_a_lazy_device() {
 fn every_call_in_pools_and_captures_fails_once_in_random_order() {
     sweep("every_call_in_pools_and_captures_fails_once_in_random_order", "random:3");
 }
+
+#[test]
+fn addresses_that_went_back_after_all_are_not_given_back_again() {
+    let test = "addresses_that_went_back_after_all_are_not_given_back_again";
+    isolated(test, &[("SIMCUDA_MEMORY", "1GiB")], |machine| {
+        let make = || {
+            let options = PoolOptions { device: 0, limit: 0, use_on_oom: false };
+            process::pool_create(options).expect("room for a pool")
+        };
+        let malloc = |pool| process::malloc_in(pool, PAGE, 0, 0, 0, None);
+        let first = make();
+        let block = malloc(first).expect("fits");
+        process::free(block).expect("live");
+        machine.sim.fault("cuMemAddressFree", 1, 0, UNKNOWN, true).expect("a function");
+        process::pool_destroy(first).expect("a pool");
+        machine.sim.clear_faults();
+        // The driver has taken them, whatever it said, and hands them out again.
+        let second = make();
+        assert_eq!(malloc(second), Ok(block));
+        process::free(block).expect("live");
+        process::pool_empty_cache(second).expect("the driver works");
+        process::empty_cache(0).expect("the driver works");
+        assert_eq!(malloc(second), Ok(block), "its addresses are its own");
+        process::free(block).expect("live");
+        process::pool_destroy(second).expect("a pool");
+        process::empty_cache(0).expect("the driver works");
+        assert_eq!(machine.sim.objects("reservations"), 1);
+    });
+}
