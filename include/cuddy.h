@@ -1119,6 +1119,37 @@ cuddy_status cuddy_observe(cuddy_observer *observer,
 cuddy_status cuddy_unobserve(cuddy_observer observer);
 
 // -------------------------------------------------------------------------------------------------
+// Peers
+// -------------------------------------------------------------------------------------------------
+//
+// Other devices may use memory that Cuddy allocates on a device once that is enabled. Nothing is made
+// on them: no context, no memory.
+
+// Lets another device use the memory that Cuddy allocates on a device: all that there is, and all
+// that comes. Streams of that device may then be named where a stream of the block's device may.
+//
+// device: the device whose memory it is; it is used by this call.
+// peer:   the device that is to use it.
+//
+// Enabling twice is once. A failure leaves everything as it was.
+//
+// Errors: CUDDY_ERROR_NOT_SUPPORTED (no way between the devices; or memory in segments, which
+// follows cudaDeviceEnablePeerAccess()), CUDDY_ERROR_INVALID_ARGUMENT (one device twice),
+// CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER,
+// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
+// Thread-safe.
+cuddy_status cuddy_enable_peer_access(int device, int peer);
+
+// Ends cuddy_enable_peer_access(). The peer's work with the memory has to be over.
+//
+// device: the device whose memory it is.
+// peer:   the device that used it.
+//
+// Errors: as cuddy_enable_peer_access().
+// Thread-safe.
+cuddy_status cuddy_disable_peer_access(int device, int peer);
+
+// -------------------------------------------------------------------------------------------------
 // Scopes and history
 // -------------------------------------------------------------------------------------------------
 //
@@ -1201,35 +1232,6 @@ cuddy_status cuddy_record_history(size_t events);
 // CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
 // Thread-safe. Never calls the driver. Other threads wait while blocks are listed.
 cuddy_status cuddy_snapshot(char *buffer, size_t size, size_t *needed);
-// Peers
-// -------------------------------------------------------------------------------------------------
-//
-// Other devices may use memory that Cuddy allocates on a device once that is enabled. Nothing is made
-// on them: no context, no memory.
-
-// Lets another device use the memory that Cuddy allocates on a device: all that there is, and all
-// that comes. Streams of that device may then be named where a stream of the block's device may.
-//
-// device: the device whose memory it is; it is used by this call.
-// peer:   the device that is to use it.
-//
-// Enabling twice is once. A failure leaves everything as it was.
-//
-// Errors: CUDDY_ERROR_NOT_SUPPORTED (no way between the devices; or memory in segments, which
-// follows cudaDeviceEnablePeerAccess()), CUDDY_ERROR_INVALID_ARGUMENT (one device twice),
-// CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER,
-// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
-// Thread-safe.
-cuddy_status cuddy_enable_peer_access(int device, int peer);
-
-// Ends cuddy_enable_peer_access(). The peer's work with the memory has to be over.
-//
-// device: the device whose memory it is.
-// peer:   the device that used it.
-//
-// Errors: as cuddy_enable_peer_access().
-// Thread-safe.
-cuddy_status cuddy_disable_peer_access(int device, int peer);
 
 // -------------------------------------------------------------------------------------------------
 // Per-thread default streams

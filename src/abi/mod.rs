@@ -35,7 +35,7 @@ pub mod host;
 
 pub mod observers;
 
-pub mod watching;
 pub mod peers;
+pub mod watching;
 
 pub mod per_thread;

@@ -321,14 +321,14 @@ pub fn tick(device: i32) -> Result<u64, Error> {
 /// the rest of the block.
 pub fn pin(pointer: u64, bytes: u64) -> Result<(), Error> {
     refuse_after_fork()?;
-    let (_, device, pool) = owner(pointer)?;
+    let (_, device, pool) = served(pointer)?;
     device.pin(pool, Address(pointer), bytes)
 }
 
 /// Ends one [`pin`] of the same range.
 pub fn unpin(pointer: u64, bytes: u64) -> Result<(), Error> {
     refuse_after_fork()?;
-    let (_, device, pool) = owner(pointer)?;
+    let (_, device, pool) = served(pointer)?;
     device.unpin(pool, Address(pointer), bytes)
 }
 
