@@ -100,7 +100,7 @@ fn the_distribution_of_hits_while_another_thread_waits() {
                 taken.sort_unstable();
                 let at = |part: f64| taken[((PAIRS - 1) as f64 * part) as usize];
                 eprintln!(
-                    "{streams} streams, hits of {bytes} bytes: p50 {} ns, p99 {} ns, p99.9 {} ns, \
+                    "shows: {streams} streams, hits of {bytes} bytes: p50 {} ns, p99 {} ns, p99.9 {} ns, \
                      p99.99 {} ns, largest {} ns",
                     at(0.5),
                     at(0.99),

@@ -30,7 +30,9 @@ pub fn isolated(test: &str, environment: &[(&str, &str)], body: impl FnOnce(&Mac
         std::process::exit(0);
     }
     let mut child = Command::new(std::env::current_exe().expect("the test's own file"));
-    child.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(CHILD, test);
+    child
+        .args(["--exact", test, "--nocapture", "--test-threads=1", "--include-ignored"])
+        .env(CHILD, test);
     child.env_remove("CUDDY_CONF").envs(environment.iter().copied());
     let output = child.output().expect("the test's own file runs");
     let text = format!(
@@ -43,6 +45,10 @@ pub fn isolated(test: &str, environment: &[(&str, &str)], body: impl FnOnce(&Mac
     }
     assert!(output.status.success(), "{test} failed in its own process:\n{text}");
     assert!(text.contains(DONE), "{test} did not run in its own process:\n{text}");
+    // What a scenario prints for a reader.
+    text.lines()
+        .filter_map(|line| line.strip_prefix("shows: "))
+        .for_each(|line| println!("{line}"));
 }
 
 /// The simulated driver, loaded, and its functions.
