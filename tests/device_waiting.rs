@@ -98,6 +98,7 @@ fn the_distribution_of_hits_while_another_thread_waits() {
                 let mut taken = Vec::with_capacity(PAIRS);
                 pairs(bytes, &mut |begun| taken.push(begun.elapsed().as_nanos()));
                 taken.sort_unstable();
+                let streams = process::option(b"streams").expect("an option").value;
                 let at = |part: f64| taken[((PAIRS - 1) as f64 * part) as usize];
                 eprintln!(
                     "shows: {streams} streams, hits of {bytes} bytes: p50 {} ns, p99 {} ns, p99.9 {} ns, \
