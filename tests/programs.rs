@@ -256,6 +256,8 @@ fn configured() {
         ("share:never", ",backing:pages"),
         ("share_growth:1", ",backing:pages"),
         ("wait_ms:0", ",backing:pages,share:passed,memory_limit:64MiB"),
+        ("decay_ms:1", ",backing:pages"),
+        ("decay_waste:100", ",backing:pages,decay_ms:1"),
     ];
     for (entry, with) in entries {
         let mut command = in_sandbox(&folder, &binary);

@@ -1,5 +1,8 @@
 /* Each option does what it says: run with CUDDY_CONF set to the one entry that the argument names. */
+#define _POSIX_C_SOURCE 199309L
 #include "check.h"
+
+#include <time.h>
 
 typedef struct CUstream_st *CUstream;
 
@@ -131,6 +134,30 @@ static void wait_ms(void) {
     OK(cuddy_free(allocate(64 * MIB, STREAM)));
 }
 
+/* Frees 64 MiB, and lets several windows of decay_ms:1 pass; how much was given back. */
+static size_t decayed(void) {
+    size_t freed = 0, now = 0;
+    int i;
+    OK(cuddy_free(allocate(64 * MIB, STREAM)));
+    for (i = 0; i < 5; i++) {
+        const struct timespec window = {0, 20 * 1000 * 1000};
+        OK(cuddy_tick(DEVICE, &now));
+        freed += now;
+        nanosleep(&window, NULL);
+    }
+    return freed;
+}
+
+static void decay_ms(void) {
+    SAME(decayed(), 64 * MIB);
+    SAME(reserved(), 0);
+}
+
+static void decay_waste(void) {
+    SAME(decayed(), 0);
+    SAME(reserved(), 64 * MIB);
+}
+
 int main(int count, char **arguments) {
     static const struct {
         const char *name;
@@ -149,6 +176,8 @@ int main(int count, char **arguments) {
         {"share:never", share},
         {"share_growth:1", share_growth},
         {"wait_ms:0", wait_ms},
+        {"decay_ms:1", decay_ms},
+        {"decay_waste:100", decay_waste},
     };
     size_t i;
     CHECK(count == 2);
