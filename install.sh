@@ -75,6 +75,7 @@ lib=$root/$libdir
 if [ "$uninstall" = yes ]; then
     rm -f "$root/include/cuddy.h" "$root/include/cuddy.hpp" "$root/include/cuddy_mr.hpp" "$root/bin/cuddy" "$lib/libcuddy.so" "$lib/libcuddy.so.$major" \
         "$lib/libcuddy.so.$version" "$lib/pkgconfig/cuddy.pc" "$lib/cuddy/libsimcuda.so" \
+        "$lib/cuddy/libcuddy_preload.so" \
         "$root/include/simcuda.h" "$lib/cuddy/cudart/libcudart.so.12" "$lib/cuddy/cudart/libcudart.so.13" \
         "$lib/cmake/cuddy/cuddyConfig.cmake" "$lib/cmake/cuddy/cuddyConfigVersion.cmake"
     # Folders of our own, and others if nothing else is in them.
@@ -86,7 +87,7 @@ if [ "$uninstall" = yes ]; then
     exit 0
 fi
 
-for file in libcuddy.so libsimcuda.so cuddy; do
+for file in libcuddy.so libcuddy_preload.so libsimcuda.so cuddy; do
     [ -f "$target/$file" ] ||
         fail "$target/$file is missing: run cargo build --release first, or name the folder by --target"
 done
@@ -105,6 +106,8 @@ install -m 755 "$target/libcuddy.so" "$lib/libcuddy.so.$version"
 ln -sf "libcuddy.so.$version" "$lib/libcuddy.so.$major"
 ln -sf "libcuddy.so.$major" "$lib/libcuddy.so"
 install -m 755 "$target/cuddy" "$root/bin/cuddy"
+# Not where ldconfig looks: it answers to the name libcuddy.so too, and must be asked for.
+install -m 755 "$target/libcuddy_preload.so" "$lib/cuddy/libcuddy_preload.so"
 # Its name keeps it from being taken for a real driver; the command finds it here.
 install -m 755 "$target/libsimcuda.so" "$lib/cuddy/libsimcuda.so"
 install -m 644 "$here/tests/simcuda/include/simcuda.h" "$root/include/simcuda.h"

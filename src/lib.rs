@@ -11,7 +11,8 @@ pub mod heap;
 pub(crate) mod host;
 pub(crate) mod journal;
 pub(crate) mod limbo;
-pub(crate) mod mutants;
+#[doc(hidden)]
+pub mod mutants;
 pub(crate) mod observers;
 pub mod options;
 pub(crate) mod owners;

@@ -7,13 +7,13 @@
 /// Whether the fault of this name is switched on. A constant in ordinary builds.
 #[cfg(not(mutants))]
 #[inline(always)]
-pub(crate) const fn mutant(_name: &str) -> bool {
+pub const fn mutant(_name: &str) -> bool {
     false
 }
 
 /// Whether the fault of this name is switched on: the environment is read once.
 #[cfg(mutants)]
-pub(crate) fn mutant(name: &str) -> bool {
+pub fn mutant(name: &str) -> bool {
     use std::sync::OnceLock;
     static CHOSEN: OnceLock<Option<String>> = OnceLock::new();
     CHOSEN.get_or_init(|| std::env::var("CUDDY_MUTANT").ok()).as_deref() == Some(name)

@@ -34,6 +34,9 @@ fn all(machine: &Machine, device: i32, block: u64, bytes: u64) -> bool {
     first
 }
 
+/// A call of the interface, and what came of it.
+type Call<'c> = &'c dyn Fn() -> Result<(), Error>;
+
 #[test]
 fn a_peer_may_use_what_there_is_and_what_comes() {
     scenario("a_peer_may_use_what_there_is_and_what_comes", |machine| {
@@ -172,7 +175,7 @@ fn the_callers_context_is_left_alone_by_every_function() {
         let pool =
             process::pool_create(process::PoolOptions { device: 0, limit: 0, use_on_oom: false });
         let pool = pool.expect("room");
-        let calls: [(&str, &dyn Fn() -> Result<(), Error>); 22] = [
+        let calls: [(&str, Call<'_>); 22] = [
             ("malloc", &|| process::free(malloc(9 * PAGE, 0)?)),
             ("malloc on a stream", &|| process::free(malloc_on(PAGE, stream)?)),
             ("any stream", &|| process::free(malloc_on(512, process::ANY_STREAM)?)),

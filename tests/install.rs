@@ -29,6 +29,8 @@ fn built() -> Folder {
     for name in ["libcuddy.so", "libsimcuda.so"] {
         symlink(library(name), folder.file(name)).expect("a link can be made");
     }
+    // Its own tests have the real one.
+    fs::write(folder.file("libcuddy_preload.so"), "stand-in").expect("the folder is ours");
     fs::create_dir(folder.file("cudart")).expect("the folder is ours");
     for name in ["cudart/libcudart.so.12", "cudart/libcudart.so.13"] {
         fs::write(folder.file(name), "stand-in").expect("the folder is ours");
@@ -99,6 +101,7 @@ fn everything_is_in_its_place_and_goes_away_again() {
             "cmake/cuddy/cuddyConfigVersion.cmake",
             "cuddy/cudart/libcudart.so.12",
             "cuddy/cudart/libcudart.so.13",
+            "cuddy/libcuddy_preload.so",
             "cuddy/libsimcuda.so",
             "libcuddy.so",
             "libcuddy.so.0",

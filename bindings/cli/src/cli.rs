@@ -2,7 +2,7 @@
 //!
 //! Exit codes: 0 all is well; 1 the work was done and something is wrong (a trace did not complete,
 //! a check failed, the machine is not healthy); 2 the work could not be done (a bad option, a bad
-//! trace, no driver). `cuddy sim` has the program's own, and [`simulate`] says which else. Results go to standard output, everything else to standard error.
+//! trace, no driver). `cuddy sim` and `cuddy run` have the program's own, and [`simulate`] says which else. Results go to standard output, everything else to standard error.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::job::{Backing, Schedule, Target, Who};
+use crate::preload::{self, RunArgs};
 use crate::{child, demo, doctor, page, run, simulate};
 
 /// What a command came to.
@@ -47,6 +48,9 @@ enum Command {
     /// Make a page of a snapshot: what was live when, where it lies, which scope has it
     #[command(after_long_help = REPORT_HELP)]
     Report(ReportArgs),
+    /// Run any program with the device memory that it frees kept for it
+    #[command(after_long_help = preload::HELP)]
+    Run(RunArgs),
     /// Look at the driver, the devices and the configuration, and try them
     Doctor(DoctorArgs),
     #[command(name = child::SUBCOMMAND, hide = true)]
@@ -91,6 +95,10 @@ struct DemoArgs {
 struct DoctorArgs {
     #[command(flatten)]
     on: OnArgs,
+
+    /// A program: say whether `cuddy run` would serve it, and if not, why
+    #[arg(value_name = "COMMAND", last = true)]
+    command: Vec<OsString>,
 }
 
 /// Options of `cuddy replay`.
@@ -253,7 +261,11 @@ pub fn main() -> ExitCode {
         Command::Replay(args) => run::replay(&args),
         Command::Sim(args) => simulate::run(&args),
         Command::Report(args) => page::run(&args),
-        Command::Doctor(args) => doctor::run(args.on.on),
+        Command::Run(args) => preload::run(&args),
+        Command::Doctor(args) => match args.command.first() {
+            Some(program) => preload::why::run(program),
+            None => doctor::run(args.on.on),
+        },
         Command::Child => child::serve().map(|()| Outcome::Well),
     };
     match outcome {

@@ -1,7 +1,7 @@
 //! The command `cuddy`: demo, replay of allocation traces, any program on simulated devices, doctor.
 //!
-//! One idea a file. Who uses whom: [`cli`] picks [`demo`], [`run`], [`simulate`], [`doctor`] or [`page`].
-//! [`simulate`] runs a program of the user's; the others order [`job`]s of [`child`] processes, in
+//! One idea a file. Who uses whom: [`cli`] picks [`demo`], [`run`], [`simulate`], [`preload`], [`doctor`]
+//! or [`page`]. [`simulate`] and [`preload`] run a program of the user's; the others order [`job`]s of [`child`] processes, in
 //! which [`replay`] plays a [`trace`] against an [`allocator`] on a [`machine`], through [`gpu`] and, where it is simulated, [`sim`]; a [`report`] comes back.
 
 pub mod allocator;
@@ -20,6 +20,7 @@ pub mod machine;
 pub mod meter;
 pub mod out;
 pub mod page;
+pub mod preload;
 pub mod print;
 pub mod replay;
 pub mod report;

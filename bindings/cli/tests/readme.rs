@@ -81,3 +81,19 @@ fn the_readme_shows_what_the_checker_says_of_its_wrong_program() {
     assert_eq!((ended.code, ended.out.as_str()), (Some(86), ""), "{}", ended.err);
     hold(command, &ended.err);
 }
+
+#[test]
+fn the_readme_shows_what_a_preloaded_program_saves() {
+    let readme = std::fs::read_to_string(workspace().join("README.md")).expect("a README");
+    let section =
+        readme.split_once("## Run a program that you cannot rebuild").expect("a section").1;
+    let source = section.split_once("```c\n").and_then(|(_, rest)| rest.split_once("```"));
+    let (_folder, program) = compile("steps", source.expect("a C program").0);
+    let words =
+        ["sim", "--", env!("CARGO_BIN_EXE_cuddy"), "run", "--mode", "fenced", "--", &program];
+    let ended = Ended::of(&mut cuddy(&words));
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), ""), "{}", ended.err);
+    let (ours, sims) = ended.err.split_once("cuddy sim: ").expect("the simulator's verdict");
+    assert_eq!(sims, "clean: 10 000 accesses checked\n");
+    hold("cuddy run --mode fenced -- ./steps  ", ours);
+}

@@ -19,6 +19,8 @@ class Client:
     sim: tuple = MACHINE  # options of `cuddy sim`
     environment: dict = dataclasses.field(default_factory=dict)
     accesses: int = 1  # fewer checked accesses prove nothing
+    own: bool = False  # all its device memory is Cuddy's, by cuddy.h
+    outside: tuple = ()  # behaviours that look at the driver past the preload library: with it, they differ
     finds: tuple = ()  # patterns that the findings must have; none: there must be no finding
 
 
@@ -92,8 +94,8 @@ CLIENTS = (
     c_program("c-driver", "driver.c", accesses=1000),
     c_program("c-driver-per-thread", "driver.c", "-DCUDA_API_PER_THREAD_DEFAULT_STREAM", accesses=1000),
     Client("cudarc", ("{target}/client-cudarc",), crates=("client-cudarc",), accesses=50),
-    python_program("numba-cuda", "numba_arrays.py", accesses=50),
-    python_program("numba-cuda-emm", "numba_manager.py", accesses=5),
+    python_program("numba-cuda", "numba_arrays.py", accesses=50, outside=("freed arrays give their memory back",)),
+    python_program("numba-cuda-emm", "numba_manager.py", accesses=5, outside=("each goes back to it exactly once",)),
     python_program("numba-on-cuddy", "numba_on_cuddy.py", crates=("cuddy",), accesses=20),
     python_program(
         "numba-on-cuddy-by-name",
@@ -104,8 +106,23 @@ CLIENTS = (
     ),
     python_program("cuda-core-on-cuddy", "core_on_cuddy.py", crates=("cuddy",), accesses=10),
     python_program("cuda-core", "core_resources.py", accesses=20),
-    python_program("cuda-bindings", "bindings_vmm.py", accesses=20),
-    torch_program("torch-native", "allocator.py"),
+    python_program(
+        "cuda-bindings",
+        "bindings_vmm.py",
+        accesses=20,
+        outside=("virtual memory: one object at two addresses, data moves with it",),
+    ),
+    torch_program(
+        "torch-native",
+        "allocator.py",
+        # A request that fails on purpose is made again by the library before torch hears of it; the
+        # failure that is still planned then meets what comes next.
+        outside=(
+            "an injected failure of the driver is retried; a second one is an OutOfMemoryError",
+            "a memory fraction is a limit",
+            "history and snapshot name each allocation and each free",
+        ),
+    ),
     torch_program("torch-expandable", "allocator.py", "expandable", "expandable_segments:True"),
     torch_program("torch-async", "allocator.py", "async", "backend:cudaMallocAsync"),
     torch_program(
@@ -114,12 +131,17 @@ CLIENTS = (
         "plain",
         compile=(shared_library("libplain_torch.so", "pluggable.c", *CUDART),),
         parts=("headers",),
+        outside=(
+            "what is freed is served again: how many driver calls that takes",
+            "at the end everything was given back",
+        ),
     ),
     torch_program(
         "torch-on-cuddy",
         "plugged.py",
         "cuddy",
         crates=("cuddy",),
+        own=True,
         compile=(("ln", "-sf", "{target}/libcuddy.so", "{scratch}/libcuddy.so.0"), shared_library("libcuddy_torch.so", "cuddy.c", *CUDDY)),
     ),
     torch_program("torch-cuddy-enabled", "enabled.py", crates=("cuddy",), accesses=500),

@@ -8,7 +8,7 @@
 mod journal;
 mod settings;
 mod verdict;
-mod wait;
+pub mod wait;
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -62,7 +62,7 @@ pub fn run(args: &SimArgs) -> Result<Outcome, String> {
         std::fs::write(file, "")
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     }
-    let folder = Folder::new()?;
+    let folder = Folder::new("sim")?;
     let libraries = preloaded(&driver, args.runtime, &folder)?;
     let report = folder.0.join("report.jsonl");
     let (word, arguments) = args.command.split_first().ok_or("there is no program to run")?;
@@ -75,7 +75,7 @@ pub fn run(args: &SimArgs) -> Result<Outcome, String> {
         .env("LD_LIBRARY_PATH", before("LD_LIBRARY_PATH", std::slice::from_ref(&folder.0))?);
     let status = match wait::run(&mut command) {
         Ok(status) => status,
-        Err(error) => return Ok(Outcome::Code(cannot_run(word, &error))),
+        Err(error) => return Ok(Outcome::Code(cannot_run("sim", word, &error))),
     };
     let processes = journal::read(&report)?;
     let found = verdict::say(args, &processes, status)?;
@@ -83,7 +83,7 @@ pub fn run(args: &SimArgs) -> Result<Outcome, String> {
 }
 
 /// Says why a program does not run; answers the exit code.
-fn cannot_run(word: &OsString, error: &std::io::Error) -> u8 {
+pub fn cannot_run(command: &str, word: &OsString, error: &std::io::Error) -> u8 {
     let name = word.to_string_lossy();
     let (code, why) = match error.kind() {
         ErrorKind::NotFound if Path::new(word).exists() => {
@@ -94,7 +94,7 @@ fn cannot_run(word: &OsString, error: &std::io::Error) -> u8 {
         ErrorKind::PermissionDenied => (CANNOT_RUN, "it is not executable".to_owned()),
         _ => (CANNOT_RUN, error.to_string()),
     };
-    verdict::line(&format!("cannot run `{name}`: {why}"));
+    verdict::line(command, &format!("cannot run `{name}`: {why}"));
     code
 }
 
@@ -139,7 +139,7 @@ fn substitute(driver: &Path, name: &str) -> Option<PathBuf> {
 }
 
 /// A list of paths, as the loader reads it, with ours before what is there already.
-fn before(variable: &str, ours: &[PathBuf]) -> Result<OsString, String> {
+pub fn before(variable: &str, ours: &[PathBuf]) -> Result<OsString, String> {
     let mut list = OsString::new();
     for path in ours {
         let text = path.to_string_lossy();
@@ -161,11 +161,18 @@ fn before(variable: &str, ours: &[PathBuf]) -> Result<OsString, String> {
 }
 
 /// A folder for the time of the run.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Result<Self, String> {
-        let template = std::env::temp_dir().join(format!("cuddy-sim-{}", std::process::id()));
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Makes an empty one.
+    pub fn new(command: &str) -> Result<Self, String> {
+        let name = format!("cuddy-{command}-{}", std::process::id());
+        let template = std::env::temp_dir().join(name);
         let mut path = template.clone();
         for number in 1.. {
             match std::fs::create_dir(&path) {
@@ -179,7 +186,8 @@ impl Folder {
         Ok(Self(path))
     }
 
-    fn link(&self, file: &Path, name: &str) -> Result<PathBuf, String> {
+    /// Links a file by another name.
+    pub fn link(&self, file: &Path, name: &str) -> Result<PathBuf, String> {
         let link = self.0.join(name);
         std::os::unix::fs::symlink(file, &link)
             .map_err(|error| format!("cannot link {}: {error}", link.display()))?;

@@ -16,8 +16,8 @@ use crate::table::{Table, bytes_text, count_text, time_text};
 const SHOWN: usize = 20;
 
 /// Says one thing on stderr. A stderr that cannot be written to is no reason to fail.
-pub fn line(text: &str) {
-    let _ = writeln!(std::io::stderr(), "cuddy sim: {text}");
+pub fn line(command: &str, text: &str) {
+    let _ = writeln!(std::io::stderr(), "cuddy {command}: {text}");
 }
 
 /// Says what there is to say, writes the report file if one is asked for; whether anything was
