@@ -353,13 +353,7 @@ impl Run {
             Ok(()) => self.freed(at),
             Err(failed) => {
                 assert!(self.struck > 0, "{failed:?}");
-                // A call that failed has changed nothing; where nothing is cached, the block is free.
-                let told = api::block_info(at);
-                match self.setting.caching {
-                    true => assert_eq!(told.expect("it is live").1, self.live[&at].bytes),
-                    false if told.is_err() => self.freed(at),
-                    false => {}
-                }
+                self.settle_failed_free(at);
             }
         }
         if op.c % 8 == 0 && !self.live.contains_key(&at) {
@@ -379,6 +373,16 @@ impl Run {
     /// Whether launches may still use the block.
     fn is_a_graphs(&self, block: &Block) -> bool {
         block.graph.iter().chain(&block.input_of).any(|&graph| !self.graphs[graph].gone)
+    }
+
+    /// A call that failed has changed nothing; where nothing is cached, the block is free.
+    pub(super) fn settle_failed_free(&mut self, at: u64) {
+        let told = api::block_info(at);
+        match self.setting.caching {
+            true => assert_eq!(told.expect("it is live").1, self.live[&at].bytes),
+            false if told.is_err() => self.freed(at),
+            false => {}
+        }
     }
 
     /// The block is free.

@@ -24,7 +24,7 @@ impl Run {
         if let Some(at) = given {
             match self.must(self.world.turn, "free", move || api::free(at)) {
                 Some(()) => self.freed(at),
-                None => return,
+                None => return self.settle_failed_free(at),
             }
         }
         self.world.order(donor, thief);
