@@ -96,15 +96,16 @@ CLIENTS = (
     Client("cudarc", ("{target}/client-cudarc",), crates=("client-cudarc",), accesses=50),
     python_program("numba-cuda", "numba_arrays.py", accesses=50, outside=("freed arrays give their memory back",)),
     python_program("numba-cuda-emm", "numba_manager.py", accesses=5, outside=("each goes back to it exactly once",)),
-    python_program("numba-on-cuddy", "numba_on_cuddy.py", crates=("cuddy",), accesses=20),
+    python_program("numba-on-cuddy", "numba_on_cuddy.py", crates=("cuddy",), own=True, accesses=20),
     python_program(
         "numba-on-cuddy-by-name",
         "numba_on_cuddy.py",
         crates=("cuddy",),
+        own=True,
         accesses=20,
         environment={"NUMBA_CUDA_MEMORY_MANAGER": "cuddy.numba"},
     ),
-    python_program("cuda-core-on-cuddy", "core_on_cuddy.py", crates=("cuddy",), accesses=10),
+    python_program("cuda-core-on-cuddy", "core_on_cuddy.py", crates=("cuddy",), own=True, accesses=10),
     python_program("cuda-core", "core_resources.py", accesses=20),
     python_program(
         "cuda-bindings",
@@ -144,7 +145,7 @@ CLIENTS = (
         own=True,
         compile=(("ln", "-sf", "{target}/libcuddy.so", "{scratch}/libcuddy.so.0"), shared_library("libcuddy_torch.so", "cuddy.c", *CUDDY)),
     ),
-    torch_program("torch-cuddy-enabled", "enabled.py", crates=("cuddy",), accesses=500),
+    torch_program("torch-cuddy-enabled", "enabled.py", crates=("cuddy",), own=True, accesses=500),
     torch_program("torch-cuddy-pool", "pooled.py", crates=("cuddy",), accesses=10),
     torch_program(
         "torch-missing-record-stream",

@@ -1,7 +1,7 @@
 //! A page about a snapshot: one HTML file that needs nothing else, for `cuddy report`.
 //!
-//! [`read`] reads the snapshot, [`digest`] makes of it what is drawn, and the page draws it. What is
-//! drawn is bounded: however many events there were, a timeline has at most [`digest::MOST_POINTS`].
+//! `read` reads the snapshot, `digest` makes of it what is drawn, and the page draws it. What is
+//! drawn is bounded: however many events there were, a timeline has at most `digest::MOST_POINTS`.
 
 mod digest;
 mod read;

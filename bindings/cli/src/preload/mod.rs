@@ -130,7 +130,7 @@ pub fn run(args: &RunArgs) -> Result<Outcome, String> {
     Ok(Outcome::Code(status.code()))
 }
 
-/// The library's file: where [`VARIABLE`] says, else beside this program and around it.
+/// The library's file: where `VARIABLE` says, else beside this program and around it.
 pub fn library() -> Result<PathBuf, String> {
     let places: Vec<PathBuf> = match std::env::var_os(VARIABLE) {
         Some(file) => vec![file.into()],

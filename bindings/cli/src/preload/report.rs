@@ -183,7 +183,7 @@ mod tests {
         let end = End { free_calls: 1, free_ns: 1000, wait_ns: 5000, simulated: true, ..end };
         assert_eq!(
             saved(&[&end]),
-            "about 1.00 ms of allocating and about 50.0 us of freeing saved; 5.00 us waited for the \
+            "about 1.00 ms of allocating and about 50.00 us of freeing saved; 5.00 us waited for the \
              device in frees (virtual time of the simulated driver)"
         );
     }
