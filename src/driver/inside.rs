@@ -10,6 +10,7 @@ use super::{
     Context, Driver, Event, Memory, NOT_READY, StreamHandle, location, pointer, properties,
 };
 use crate::error::DriverError;
+use crate::mutants::mutant;
 use crate::types::DeviceId;
 
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`: calls on this thread disturb no capture of other threads.
@@ -60,7 +61,7 @@ impl Driver {
             inside.pushed = answer.is_ok() || inside.is_current();
             answer?;
         }
-        if self.table.capture_mode.is_some() {
+        if self.table.capture_mode.is_some() && !mutant("capture-calls-are-not-relaxed") {
             inside.mode = Some(inside.exchange_mode(RELAXED)?);
         }
         Ok(inside)

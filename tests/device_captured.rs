@@ -1,0 +1,210 @@
+//! Memory of graphs that the driver really captures: allocated and freed in each mode of capture, on
+//! streams that joined, beside other threads; launched again and again while others allocate.
+//!
+//! A call that a capture forbids makes it invalid, so a capture that ends well shows that none was
+//! made; and each launch is judged by the checker, together with all work around it.
+
+#[macro_use]
+mod machine;
+
+use std::ffi::c_void;
+
+use cuddy::process;
+use machine::*;
+
+/// Global, of this thread, relaxed.
+const MODES: [i32; 3] = [0, 1, 2];
+const SCHEDULES: [&str; 4] = ["eager", "lazy", "random:1", "random:7"];
+
+fn in_each_mode(test: &str, body: impl Fn(&Machine, i32)) {
+    let cases = MODES.into_iter().flat_map(|m| SCHEDULES.map(|s| (m, s)));
+    for ((mode, schedule), at) in cases.zip(0..) {
+        let backing = if (at + mode) % 2 == 0 { "backing:pages" } else { "backing:segments" };
+        let environment = [
+            ("SIMCUDA_MEMORY", "256MiB"),
+            ("SIMCUDA_CHECKER", "log"),
+            ("SIMCUDA_SCHEDULE", schedule),
+            ("CUDDY_CONF", backing),
+        ];
+        isolated(test, &environment, |machine| {
+            machine.use_device(0);
+            body(machine, mode);
+            machine.synchronize_all();
+            machine.assert_clean();
+        });
+    }
+}
+
+fn held(machine: &Machine) -> usize {
+    let stream = machine.stream();
+    process::stream_open(0, stream).expect("a stream");
+    stream
+}
+
+/// What a stream and those that join it are given meanwhile: the graph's name, and what can be
+/// launched.
+fn captured(machine: &Machine, stream: usize, mode: i32, work: impl FnOnce()) -> (u64, usize) {
+    let code = cu!(machine, "cuStreamBeginCapture_v2"(stream => usize, mode => i32));
+    assert_eq!(code, 0);
+    let graph = process::graph_begin(0, stream, 0).expect("the stream is free");
+    work();
+    let (mut drawn, mut launchable) = (0usize, 0usize);
+    let to = &mut drawn;
+    let code = cu!(machine, "cuStreamEndCapture"(stream => usize, to => *mut usize));
+    assert_eq!(code, 0, "the capture was spoilt, or something was not joined");
+    process::graph_end(graph).expect("it was begun");
+    let to = &mut launchable;
+    let code = cu!(machine, "cuGraphInstantiateWithFlags"(
+        to => *mut usize, drawn => usize, 0 => u64
+    ));
+    assert_eq!(code, 0);
+    assert_eq!(cu!(machine, "cuGraphDestroy"(drawn => usize)), 0);
+    (graph, launchable)
+}
+
+fn launch(machine: &Machine, launchable: usize, stream: usize) {
+    let code = cu!(machine, "cuGraphLaunch"(launchable => usize, stream => usize));
+    assert_eq!(code, 0);
+}
+
+/// Destroys a graph at once, be its last launch on that stream over or not.
+fn destroy(machine: &Machine, (graph, launchable): (u64, usize), stream: usize) {
+    assert_eq!(cu!(machine, "cuGraphExecDestroy"(launchable => usize)), 0);
+    process::graph_destroy(graph, stream).expect("it is there");
+}
+
+/// A round of an eager program: blocks of many sizes, written, passed on and freed.
+fn eager_round(machine: &Machine, stream: usize, random: &mut Random) {
+    let sizes: Vec<u64> = (0..4).map(|_| 512 << random.below(12)).collect();
+    let blocks: Vec<u64> = sizes.iter().map(|&b| malloc_on(b, stream).expect("fits")).collect();
+    for (&block, &bytes) in blocks.iter().zip(&sizes) {
+        machine.fill(stream, block, 9, bytes);
+    }
+    blocks.into_iter().for_each(|block| process::free(block).expect("live"));
+}
+
+#[test]
+fn a_capture_across_streams_is_replayed_beside_others() {
+    in_each_mode("a_capture_across_streams_is_replayed_beside_others", |machine, mode| {
+        let (main, side, eager) = (held(machine), held(machine), held(machine));
+        let mut random = Random(7);
+        eager_round(machine, main, &mut random);
+        eager_round(machine, side, &mut random);
+        let input = malloc_on(MIB, main).expect("fits");
+        machine.fill(main, input, 3, MIB);
+        let mut kept = 0;
+        let graph = captured(machine, main, mode, || {
+            let first = malloc_on(2 * MIB, main).expect("fits");
+            machine.fill(main, first, 1, 2 * MIB);
+            // The side stream joins, uses the block and gets one of its own.
+            machine.order(main, side);
+            process::note_wait(0, side, main).expect("streams of the device");
+            let beside = malloc_on(MIB, side).expect("fits");
+            machine.copy(side, beside, first, MIB);
+            machine.copy(side, beside, input, MIB / 2);
+            process::record_stream(first, side).expect("live");
+            process::record_stream(input, side).expect("live");
+            process::free(first).expect("live");
+            let second = malloc_on(2 * MIB, main).expect("fits");
+            machine.fill(main, second, 2, 2 * MIB);
+            machine.order(side, main);
+            process::note_wait(0, main, side).expect("streams of the device");
+            process::free(beside).expect("live");
+            kept = malloc_on(MIB, main).expect("fits");
+            machine.copy(main, kept, second, MIB);
+            process::free(second).expect("live");
+        });
+        for round in 0..4 {
+            launch(machine, graph.1, main);
+            for stream in [eager, main, side] {
+                eager_round(machine, stream, &mut random);
+            }
+            if round == 2 {
+                process::empty_cache(0).expect("it works");
+            }
+        }
+        machine.synchronize(main);
+        assert_eq!((machine.byte(kept), machine.byte(kept + MIB - 1)), (2, 2));
+        launch(machine, graph.1, main);
+        process::free(input).expect("live");
+        destroy(machine, graph, main);
+        eager_round(machine, eager, &mut random);
+        assert_eq!(process::block_info(kept).expect("it outlives the graph").bytes, MIB);
+        machine.fill(main, kept, 5, MIB);
+        process::free(kept).expect("live");
+        eager_round(machine, side, &mut random);
+        machine.synchronize_all();
+        process::empty_cache(0).expect("it works");
+        assert_eq!((stats(0).reserved, stats(0).active), (0, 0));
+    });
+}
+
+#[test]
+fn other_threads_allocate_while_a_thread_captures() {
+    in_each_mode("other_threads_allocate_while_a_thread_captures", |machine, mode| {
+        machine.ends_within(60);
+        let context = machine.context();
+        let (main, other) = (held(machine), held(machine));
+        let mut random = Random(3);
+        eager_round(machine, other, &mut random);
+        let graph = captured(machine, main, mode, || {
+            for round in 0..3 {
+                let block = malloc_on((1 + round) * MIB, main).expect("fits");
+                machine.fill(main, block, 1, (1 + round) * MIB);
+                // A thread that comes and goes: misses, growth, and what is given back.
+                let eager = || {
+                    machine.set_context(context);
+                    let mut random = Random(round);
+                    (0..3).for_each(|_| eager_round(machine, other, &mut random));
+                    let large = malloc_on(16 * MIB, other).expect("fits");
+                    machine.fill(other, large, 2, 16 * MIB);
+                    process::free(large).expect("live");
+                };
+                std::thread::scope(|threads| threads.spawn(eager).join().expect("no panic"));
+                process::free(block).expect("live");
+            }
+        });
+        for _ in 0..3 {
+            launch(machine, graph.1, other);
+            eager_round(machine, other, &mut random);
+            eager_round(machine, main, &mut random);
+        }
+        destroy(machine, graph, other);
+        eager_round(machine, main, &mut random);
+        machine.synchronize_all();
+        process::empty_cache(0).expect("it works");
+        assert_eq!((stats(0).reserved, stats(0).active), (0, 0));
+    });
+}
+
+#[test]
+fn a_program_that_spoils_its_capture_loses_no_memory() {
+    in_each_mode("a_program_that_spoils_its_capture_loses_no_memory", |machine, mode| {
+        let (main, other) = (held(machine), held(machine));
+        let code = cu!(machine, "cuStreamBeginCapture_v2"(main => usize, mode => i32));
+        assert_eq!(code, 0);
+        let graph = process::graph_begin(0, main, 0).expect("the stream is free");
+        let block = malloc_on(2 * MIB, main).expect("fits");
+        machine.fill(main, block, 1, 2 * MIB);
+        let event = machine.event(main);
+        let code = cu!(machine, "cuEventQuery"(event => usize));
+        assert_eq!(code, 907, "a captured event cannot be asked about: the capture is spoilt");
+        process::free(block).expect("live");
+        let beside = malloc_on(MIB, other).expect("fits");
+        machine.fill(other, beside, 2, MIB);
+        process::free(beside).expect("live");
+        let mut drawn = 1usize;
+        let to = &mut drawn;
+        let code = cu!(machine, "cuStreamEndCapture"(main => usize, to => *mut usize));
+        assert_eq!((code, drawn), (901, 0));
+        process::graph_end(graph).expect("it was begun");
+        process::graph_destroy(graph, main).expect("it is there");
+        machine.destroy_event(event);
+        let again = malloc_on(2 * MIB, main).expect("fits");
+        machine.fill(main, again, 3, 2 * MIB);
+        process::free(again).expect("live");
+        machine.synchronize_all();
+        process::empty_cache(0).expect("it works");
+        assert_eq!((stats(0).reserved, stats(0).active), (0, 0));
+    });
+}
