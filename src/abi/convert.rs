@@ -50,7 +50,7 @@ pub(super) unsafe fn text<'a>(
 }
 
 /// Refuses a buffer that is NULL and yet has bytes.
-pub(super) fn buffer_given(buffer: *const c_char, size: usize) -> Result<(), Error> {
+fn buffer_given(buffer: *const c_char, size: usize) -> Result<(), Error> {
     if size > 0 { given(buffer, "buffer") } else { Ok(()) }
 }
 
@@ -60,7 +60,7 @@ pub(super) fn buffer_given(buffer: *const c_char, size: usize) -> Result<(), Err
 /// # Safety
 /// `buffer` is valid for writing `size` bytes, or `size` is 0; `needed` is NULL or valid for
 /// writing.
-pub(super) unsafe fn copy_text(text: &str, buffer: *mut c_char, size: usize, needed: *mut usize) {
+unsafe fn copy_text(text: &str, buffer: *mut c_char, size: usize, needed: *mut usize) {
     if size > 0 {
         let count = text.floor_char_boundary(size - 1);
         // SAFETY: `count < size` bytes are the caller's to write; `text` is ours, so the two do not
@@ -71,6 +71,23 @@ pub(super) unsafe fn copy_text(text: &str, buffer: *mut c_char, size: usize, nee
     }
     // SAFETY: by the function's contract.
     unsafe { write_if_wanted(needed, text.len() as u64 + 1) };
+}
+
+/// Tells the caller a text, as [`copy_text`] does; a buffer that is NULL and yet has bytes is refused
+/// before the text is made.
+///
+/// # Safety
+/// As [`copy_text`].
+pub(super) unsafe fn tell(
+    buffer: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+    text: impl FnOnce() -> Result<String, Error>,
+) -> Result<(), Error> {
+    buffer_given(buffer, size)?;
+    // SAFETY: by the function's contract.
+    unsafe { copy_text(&text()?, buffer, size, needed) };
+    Ok(())
 }
 
 /// A `#[repr(C)]` struct of plain numbers and pointers whose first field is `struct_size: u64`.

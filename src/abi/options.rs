@@ -7,7 +7,7 @@
 use std::ffi::c_char;
 use std::fmt::Write;
 
-use super::convert::{buffer_given, copy_text, text};
+use super::convert::{tell, text};
 use super::guard::guarded;
 use crate::error::{Words, cuddy_status};
 use crate::process;
@@ -51,11 +51,8 @@ pub unsafe extern "C" fn cuddy_get_option(
     guarded(|| {
         // SAFETY: NULL is refused there; the caller promises a text that ends with 0.
         let key = unsafe { text(key, "key") }?;
-        buffer_given(buffer, size)?;
-        let value = process::option(key)?.value;
         // SAFETY: the caller promises `size` writable bytes, and `needed` NULL or writable.
-        unsafe { copy_text(&value, buffer, size, needed) };
-        Ok(())
+        unsafe { tell(buffer, size, needed, || Ok(process::option(key)?.value)) }
     })
 }
 
@@ -72,16 +69,15 @@ pub unsafe extern "C" fn cuddy_list_options(
     size: usize,
     needed: *mut usize,
 ) -> cuddy_status {
-    guarded(|| {
-        buffer_given(buffer, size)?;
+    let lines = || {
         let mut lines = Words::default();
         for option in process::options()? {
             let (row, value, source) = (option.row, option.value, option.source);
             // What host memory has no room for is cut.
             let _ = writeln!(lines, "{}\t{value}\t{source}\t{}\t{}", row.name, row.kind, row.help);
         }
-        // SAFETY: the caller promises `size` writable bytes, and `needed` NULL or writable.
-        unsafe { copy_text(&lines.into_string(), buffer, size, needed) };
-        Ok(())
-    })
+        Ok(lines.into_string())
+    };
+    // SAFETY: the caller promises `size` writable bytes, and `needed` NULL or writable.
+    guarded(|| unsafe { tell(buffer, size, needed, lines) })
 }

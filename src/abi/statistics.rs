@@ -5,7 +5,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use super::convert::{Growing, buffer_given, copy_text, fill};
+use super::convert::{Growing, fill, tell};
 use super::guard::{guarded, guarded_bytes};
 use crate::error::cuddy_status;
 use crate::process;
@@ -103,11 +103,6 @@ pub unsafe extern "C" fn cuddy_memory_summary(
     size: usize,
     needed: *mut usize,
 ) -> cuddy_status {
-    guarded(|| {
-        buffer_given(buffer, size)?;
-        let text = process::summary(device)?;
-        // SAFETY: the caller promises `size` writable bytes, and `needed` NULL or writable.
-        unsafe { copy_text(&text, buffer, size, needed) };
-        Ok(())
-    })
+    // SAFETY: the caller promises `size` writable bytes, and `needed` NULL or writable.
+    guarded(|| unsafe { tell(buffer, size, needed, || process::summary(device)) })
 }

@@ -7,7 +7,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::convert::{buffer_given, copy_text, invalid, text};
+use super::convert::{invalid, tell, text};
 use super::guard::guarded;
 use crate::error::{Error, cuddy_status};
 use crate::process;
@@ -69,12 +69,8 @@ pub unsafe extern "C" fn cuddy_scopes(
     size: usize,
     needed: *mut usize,
 ) -> cuddy_status {
-    guarded(|| {
-        buffer_given(buffer, size)?;
-        // SAFETY: checked for NULL; the caller promises the rest.
-        unsafe { copy_text(&process::scopes()?, buffer, size, needed) };
-        Ok(())
-    })
+    // SAFETY: NULL is refused there; the caller promises the rest.
+    guarded(|| unsafe { tell(buffer, size, needed, process::scopes) })
 }
 
 /// Tells of the live blocks that were allocated in a scope, or in one inside it, as a JSON array:
@@ -95,14 +91,10 @@ pub unsafe extern "C" fn cuddy_leaks(
     size: usize,
     needed: *mut usize,
 ) -> cuddy_status {
-    guarded(|| {
-        buffer_given(buffer, size)?;
-        // SAFETY: NULL is refused there; the caller promises a C string.
-        let leaks = process::leaks(unsafe { characters(scope, "scope") }?)?;
-        // SAFETY: checked for NULL; the caller promises the rest.
-        unsafe { copy_text(&leaks, buffer, size, needed) };
-        Ok(())
-    })
+    // SAFETY: NULL is refused there; the caller promises a C string.
+    let leaks = || process::leaks(unsafe { characters(scope, "scope") }?);
+    // SAFETY: NULL is refused there; the caller promises the rest.
+    guarded(|| unsafe { tell(buffer, size, needed, leaks) })
 }
 
 /// Says what a block is for: a label that leaks and snapshots tell.
@@ -151,10 +143,6 @@ pub unsafe extern "C" fn cuddy_snapshot(
     size: usize,
     needed: *mut usize,
 ) -> cuddy_status {
-    guarded(|| {
-        buffer_given(buffer, size)?;
-        // SAFETY: checked for NULL; the caller promises the rest.
-        unsafe { copy_text(&process::snapshot()?, buffer, size, needed) };
-        Ok(())
-    })
+    // SAFETY: NULL is refused there; the caller promises the rest.
+    guarded(|| unsafe { tell(buffer, size, needed, process::snapshot) })
 }
