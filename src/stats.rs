@@ -143,42 +143,11 @@ impl cuddy_stats {
         rung_callback_count: 0,
     };
 
-    /// A request of `requested` bytes got a block of `bytes`.
-    #[inline]
-    pub(crate) fn served(&mut self, bytes: u64, requested: u64) {
-        self.requested += requested;
-        self.requested_total += requested;
-        self.requested_peak = self.requested_peak.max(self.requested);
-        self.allocated += bytes;
-        self.allocated_total += bytes;
-        self.allocated_peak = self.allocated_peak.max(self.allocated);
-        self.active += bytes;
-        self.active_peak = self.active_peak.max(self.active);
-        self.live_block_count += 1;
-        self.live_block_peak_count = self.live_block_peak_count.max(self.live_block_count);
-        self.malloc_count += 1;
-    }
-
     /// A block was freed, and may be used again at once.
     #[inline]
     pub(crate) fn freed(&mut self, bytes: u64, requested: u64) {
         self.freed_to_limbo(bytes, requested);
         self.settled(bytes);
-    }
-
-    /// A block was freed, but other streams may still be using it: it stays active.
-    pub(crate) fn freed_to_limbo(&mut self, bytes: u64, requested: u64) {
-        self.requested -= requested;
-        self.allocated -= bytes;
-        self.live_block_count -= 1;
-        self.free_count += 1;
-        self.limbo_block_count += 1;
-    }
-
-    /// A block left limbo.
-    pub(crate) fn settled(&mut self, bytes: u64) {
-        self.active -= bytes;
-        self.limbo_block_count -= 1;
     }
 
     /// The driver gave memory.
@@ -203,15 +172,6 @@ impl cuddy_stats {
         self.quarantined = 0;
         self.live_block_count = 0;
         self.limbo_block_count = 0;
-    }
-
-    /// Every peak becomes what is now.
-    pub(crate) fn reset_peaks(&mut self) {
-        self.requested_peak = self.requested;
-        self.allocated_peak = self.allocated;
-        self.active_peak = self.active;
-        self.reserved_peak = self.reserved;
-        self.live_block_peak_count = self.live_block_count;
     }
 
     /// Every total, and every count of events, starts at zero again.
@@ -306,36 +266,6 @@ pub struct cuddy_host_stats {
 }
 
 impl cuddy_host_stats {
-    /// A request of `requested` bytes got a block of `bytes`.
-    pub(crate) fn served(&mut self, bytes: u64, requested: u64) {
-        self.requested += requested;
-        self.requested_total += requested;
-        self.requested_peak = self.requested_peak.max(self.requested);
-        self.allocated += bytes;
-        self.allocated_total += bytes;
-        self.allocated_peak = self.allocated_peak.max(self.allocated);
-        self.active += bytes;
-        self.active_peak = self.active_peak.max(self.active);
-        self.live_block_count += 1;
-        self.live_block_peak_count = self.live_block_peak_count.max(self.live_block_count);
-        self.malloc_count += 1;
-    }
-
-    /// A block was freed, but streams may still be using it: it stays active.
-    pub(crate) fn freed_to_limbo(&mut self, bytes: u64, requested: u64) {
-        self.requested -= requested;
-        self.allocated -= bytes;
-        self.live_block_count -= 1;
-        self.free_count += 1;
-        self.limbo_block_count += 1;
-    }
-
-    /// A block left limbo.
-    pub(crate) fn settled(&mut self, bytes: u64) {
-        self.active -= bytes;
-        self.limbo_block_count -= 1;
-    }
-
     /// The driver gave memory.
     pub(crate) fn grew(&mut self, bytes: u64) {
         self.reserved += bytes;
@@ -349,15 +279,6 @@ impl cuddy_host_stats {
         self.reserved -= bytes;
         self.segment_count -= 1;
         self.release_count += 1;
-    }
-
-    /// Every peak becomes what is now.
-    pub(crate) fn reset_peaks(&mut self) {
-        self.requested_peak = self.requested;
-        self.allocated_peak = self.allocated;
-        self.active_peak = self.active;
-        self.reserved_peak = self.reserved;
-        self.live_block_peak_count = self.live_block_count;
     }
 
     /// Every total, and every count of events, starts at zero again.
@@ -379,6 +300,56 @@ impl cuddy_host_stats {
         };
     }
 }
+
+/// The verbs of what has counters of its blocks: the same for device memory and for host memory.
+macro_rules! moved_by_blocks {
+    ($stats:ty) => {
+        impl $stats {
+            /// A request of `requested` bytes got a block of `bytes`.
+            #[inline]
+            pub(crate) fn served(&mut self, bytes: u64, requested: u64) {
+                self.requested += requested;
+                self.requested_total += requested;
+                self.requested_peak = self.requested_peak.max(self.requested);
+                self.allocated += bytes;
+                self.allocated_total += bytes;
+                self.allocated_peak = self.allocated_peak.max(self.allocated);
+                self.active += bytes;
+                self.active_peak = self.active_peak.max(self.active);
+                self.live_block_count += 1;
+                self.live_block_peak_count = self.live_block_peak_count.max(self.live_block_count);
+                self.malloc_count += 1;
+            }
+
+            /// A block was freed, but streams may still be using it: it stays active.
+            pub(crate) fn freed_to_limbo(&mut self, bytes: u64, requested: u64) {
+                self.requested -= requested;
+                self.allocated -= bytes;
+                self.live_block_count -= 1;
+                self.free_count += 1;
+                self.limbo_block_count += 1;
+            }
+
+            /// A block left limbo.
+            pub(crate) fn settled(&mut self, bytes: u64) {
+                self.active -= bytes;
+                self.limbo_block_count -= 1;
+            }
+
+            /// Every peak becomes what is now.
+            pub(crate) fn reset_peaks(&mut self) {
+                self.requested_peak = self.requested;
+                self.allocated_peak = self.allocated;
+                self.active_peak = self.active;
+                self.reserved_peak = self.reserved;
+                self.live_block_peak_count = self.live_block_count;
+            }
+        }
+    };
+}
+
+moved_by_blocks!(cuddy_stats);
+moved_by_blocks!(cuddy_host_stats);
 
 #[cfg(test)]
 mod tests {
