@@ -125,20 +125,8 @@ impl Heap {
     /// # Errors
     /// `Internal` if the growth is not of this heap; nothing was changed.
     pub fn abort_growth(&mut self, growth: Growth) -> Result<(), Error> {
-        let mut n = self.claimed_pieces(growth.claimed)?;
-        let end = growth.claimed.address.0 + growth.claimed.bytes;
-        while n != NIL && self.slab[n].address < end {
-            let next = self.slab[n].next;
-            let mapped = self.slab[n].state == State::ClaimedFree;
-            self.unclaim(n);
-            if mapped {
-                self.attach_free(n);
-            } else {
-                self.attach_gap(n);
-            }
-            n = next;
-        }
-        self.stepped();
+        let first = self.claimed_pieces(growth.claimed)?;
+        self.undo_growth(&growth, first, &[]);
         Ok(())
     }
 
@@ -149,9 +137,16 @@ impl Heap {
     /// # Errors
     /// `Internal` if the growth is not of this heap; `HostOutOfMemory`. Nothing was changed.
     pub fn abort_growth_but(&mut self, growth: &Growth, stuck: &[PageRun]) -> Result<(), Error> {
-        let mut n = self.claimed_pieces(growth.claimed)?;
+        let first = self.claimed_pieces(growth.claimed)?;
         self.slab.reserve(2 * stuck.len(), &mut self.ration)?;
         self.table.reserve(2 * stuck.len(), &self.slab, &mut self.ration)?;
+        self.undo_growth(growth, first, stuck);
+        Ok(())
+    }
+
+    /// Gives up the claim, whose first piece this is. Room for the stuck pages is reserved.
+    fn undo_growth(&mut self, growth: &Growth, first: u32, stuck: &[PageRun]) {
+        let mut n = first;
         let end = growth.claimed.address.0 + growth.claimed.bytes;
         while n != NIL && self.slab[n].address < end {
             let next = self.slab[n].next;
@@ -165,7 +160,6 @@ impl Heap {
             n = next;
         }
         self.stepped();
-        Ok(())
     }
 
     /// Makes claimed pages of the stuck parts of a Loose block, and gaps of the rest. Room is reserved.
