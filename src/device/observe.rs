@@ -24,9 +24,8 @@ impl Drop for News<'_> {
         let device = self.0;
         let (before, stats) = {
             let mut books = device.books.lock();
-            let before = std::mem::replace(&mut books.reserved_told, 0);
-            books.reserved_told = books.stats.reserved;
-            (before, books.stats)
+            let stats = books.stats;
+            (std::mem::replace(&mut books.reserved_told, stats.reserved), stats)
         };
         let kind = match stats.reserved {
             now if now == before => return,
@@ -84,20 +83,30 @@ impl Device {
             let served = self.serve_slowly(pool, request, passing, wait_ms);
             let Err(Error::OutOfMemory(text)) = served else { return served };
             if !self.can_be_helped(request, passing.0) {
-                return Err(Error::OutOfMemory(text));
+                return Err(self.fail(pool, text));
             }
             let room = self.room_of(pool);
             if most.is_some_and(|most| !room.exceeds(most)) {
-                return Err(Error::OutOfMemory(after_calls(text, calls)));
+                return Err(self.fail(pool, after_calls(text, calls)));
             }
             most = Some(most.map_or(room, |most| room.or_more(most)));
             calls += 1;
-            let event = self.failure(pool, request, passing.1);
+            let event = self.failure(request, passing.1);
             observers::tell(&event);
             if mutant("observer-no-search-after-the-calls") {
-                return Err(Error::OutOfMemory(text));
+                return Err(self.fail(pool, text));
             }
         }
+    }
+
+    /// The request has failed, and is counted so; its error.
+    fn fail(&self, pool: PoolId, text: String) -> Error {
+        let mut books = self.books.lock();
+        books.stats.out_of_memory_count += 1;
+        if pool != PoolId::DEFAULT {
+            books.pools[pool].stats.out_of_memory_count += 1;
+        }
+        Error::OutOfMemory(text)
     }
 
     /// Whether somebody is there to be called, and could do anything: not in a capture, where a
@@ -117,16 +126,10 @@ impl Device {
         Room([left, pool.terms.limit.saturating_sub(pool.heap.figures().allocated)])
     }
 
-    /// What is told of a request that found nothing. It has not failed yet, and is not counted so.
-    fn failure(&self, pool: PoolId, request: &Request, stream: usize) -> Event {
+    /// What is told of a request that found nothing.
+    fn failure(&self, request: &Request, stream: usize) -> Event {
         let mut books = self.all_books();
-        let pools = (pool != PoolId::DEFAULT).then_some(pool);
-        let books = &mut *books;
         books.stats.rung_callback_count += 1;
-        uncount(&mut books.stats.out_of_memory_count);
-        if let Some(pool) = pools {
-            uncount(&mut books.pools[pool].stats.out_of_memory_count);
-        }
         Event {
             kind: observers::OUT_OF_MEMORY,
             device: self.id.0 as i32,
@@ -137,10 +140,6 @@ impl Device {
             stream,
         }
     }
-}
-
-fn uncount(count: &mut u64) {
-    *count = count.saturating_sub(1);
 }
 
 fn after_calls(text: String, calls: u32) -> String {

@@ -342,15 +342,8 @@ impl Miss<'_> {
             Err(Stop::Failed(error)) => {
                 // What this miss created for nothing goes back.
                 let _ = self.work.release_kept(self.created);
-                let mut books = self.work.device.books.lock();
-                if matches!(error, Error::OutOfMemory(_)) {
-                    books.stats.out_of_memory_count += 1;
-                    if self.pool != PoolId::DEFAULT {
-                        books.pools[self.pool].stats.out_of_memory_count += 1;
-                    }
-                }
                 #[cfg(debug_assertions)]
-                self.work.device.check(&mut books);
+                self.work.device.check(&mut self.work.device.books.lock());
                 Err(error)
             }
             Err(Stop::Reset) => Ok(None),
