@@ -37,12 +37,8 @@ impl Miss<'_> {
         if limbo == 0 || nobody || !self.is_possible(limbo + figures.free) {
             return Ok(false);
         }
-        self.drop_plan()?;
-        let waits = device.waits_for(&stamps, self.work.passing)?;
-        match self.work.wait(waits, self.until)? {
-            Waited::Reset => return Err(Stop::Reset),
-            Waited::TooShort => return Ok(false),
-            Waited::ToTheEnd => {}
+        if !self.wait_for_stamps(&stamps)? {
+            return Ok(false);
         }
         // Another miss that waited for the same may have settled it first: then it is free by now.
         device.all_books().settle();
@@ -61,24 +57,24 @@ impl Miss<'_> {
                 }
             }
         }
-        if stamps.is_empty() {
+        if stamps.is_empty() || !self.wait_for_stamps(&stamps)? {
             return Ok(false);
         }
+        device.all_books().settle();
+        self.work.reap()?;
+        let books = device.books.lock();
+        Ok(books.pools.each().all(|(_, pool)| pool.graphs > 0 || pool.launched.is_empty()))
+    }
+
+    /// Waits, on the host, until all the stamps have passed; `false` if the time was up first. The
+    /// place for the block is given up meanwhile.
+    pub(super) fn wait_for_stamps(&mut self, stamps: &[Stamp]) -> Result<bool, Stop> {
         self.drop_plan()?;
-        let waits = device.waits_for(&stamps, self.work.passing)?;
+        let waits = self.work.device.waits_for(stamps, self.work.passing)?;
         match self.work.wait(waits, self.until)? {
             Waited::Reset => Err(Stop::Reset),
             Waited::TooShort => Ok(false),
-            Waited::ToTheEnd => {
-                device.all_books().settle();
-                self.work.reap()?;
-                Ok(device
-                    .books
-                    .lock()
-                    .pools
-                    .each()
-                    .all(|(_, pool)| pool.graphs > 0 || pool.launched.is_empty()))
-            }
+            Waited::ToTheEnd => Ok(true),
         }
     }
 

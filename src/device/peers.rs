@@ -89,8 +89,8 @@ impl Work<'_> {
                 // The call may have had its effect. What cannot be put back is harmless: a peer that
                 // is enabled loses nothing, and one that is not has no address that it may use.
                 for run in runs[..=done].iter().rev().filter(|_| !mutant("peer-half-way")) {
-                    let undo = |_| self.inside.set_access(run.address.0, run.bytes, peer, before);
-                    let _: Result<(), DriverError> = undo(()).or_else(|_| undo(()));
+                    let undo = || self.inside.set_access(run.address.0, run.bytes, peer, before);
+                    let _ = undo().or_else(|_| undo());
                 }
                 return Err(error.into());
             }

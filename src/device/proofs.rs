@@ -41,12 +41,12 @@ impl Device {
 
     /// What a capture uses that nobody told us of would be used again while its graph is launched.
     fn refuse_unknown_capture(&self, stream: Named, slot: StreamSlot) -> Result<(), Error> {
-        let unknown = {
-            let books = self.books.lock();
-            stream.raw > 1 && !stream.is_any() && !books.streams.is_captured(slot)
+        let (captured, home) = {
+            let streams = &self.books.lock().streams;
+            (streams.is_captured(slot), streams.home(slot))
         };
-        let home = self.books.lock().streams.home(slot);
-        if !unknown || mutant("host-unknown-captures-welcome") {
+        let known = captured || stream.raw <= 1 || stream.is_any();
+        if known || mutant("host-unknown-captures-welcome") {
             return Ok(());
         }
         let inside = self.driver.enter(Context(home.context), self.id, &self.calls)?;

@@ -16,7 +16,7 @@ use super::last_waits::Aim;
 use super::reclaim::{Miss, Stop};
 use super::take_back::STEP;
 use super::wait::{Until, Wait};
-use super::work::{Waited, latest};
+use super::work::latest;
 use crate::driver::StreamHandle;
 use crate::error::Error;
 use crate::heap::{Block, Found, Quest, Request, Spot};
@@ -178,17 +178,11 @@ impl Miss<'_> {
     pub(super) fn wait_for_spot(&mut self, aim: Aim) -> Result<bool, Stop> {
         let could = |streams: &Streams<Fence>, stamp: Stamp| self.may_wait(streams, stamp, aim);
         let Some(found) = self.look(true, &could)? else { return Ok(false) };
-        self.drop_plan()?;
-        let device = self.work.device;
-        let waits = device.waits_for(&found.stamps, self.work.passing)?;
-        match self.work.wait(waits, self.until)? {
-            Waited::Reset => Err(Stop::Reset),
-            Waited::TooShort => {
-                self.until = Until::Now;
-                Ok(false)
-            }
-            Waited::ToTheEnd => Ok(true),
+        let waited = self.wait_for_stamps(&found.stamps)?;
+        if !waited {
+            self.until = Until::Now;
         }
+        Ok(waited)
     }
 
     fn look(&self, thorough: bool, usable: Usable<'_>) -> Result<Option<Candidate>, Error> {
