@@ -333,14 +333,9 @@ fn pytorch_s1_no_wait_fails_and_succeeds_later() {
 fn pytorch_s4_streams_strand_no_memory() {
     for opened in [true, false] {
         let test = "pytorch_s4_streams_strand_no_memory";
-        let environment = [
-            ("SIMCUDA_MEMORY", "80GiB"),
-            ("SIMCUDA_CHECKER", "log"),
-            ("TEST_OPEN", if opened { "1" } else { "0" }),
-        ];
+        let environment = [("SIMCUDA_MEMORY", "80GiB"), ("SIMCUDA_CHECKER", "log")];
         isolated(test, &environment, |machine| {
             machine.use_device(0);
-            let opened = std::env::var("TEST_OPEN").is_ok_and(|value| value == "1");
             for _ in 0..32 {
                 let stream = machine.stream();
                 if opened {

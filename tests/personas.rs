@@ -47,7 +47,7 @@ const SCHEDULES: [&str; 4] = ["eager", "lazy", "lag:5", "random:3"];
 
 /// Runs a scenario on every persona, and insists on the checker's approval.
 fn on_every_persona(test: &str, schedules: &[&str], body: impl Fn(&Machine, Persona)) {
-    for (number, persona) in PERSONAS.into_iter().enumerate() {
+    for persona in PERSONAS {
         for schedule in schedules {
             let (version, vmm) = (persona.version.to_string(), u8::from(persona.pages).to_string());
             let environment = [
@@ -56,14 +56,7 @@ fn on_every_persona(test: &str, schedules: &[&str], body: impl Fn(&Machine, Pers
                 ("SIMCUDA_SCHEDULE", *schedule),
                 ("SIMCUDA_DRIVER", version.as_str()),
                 ("SIMCUDA_VMM", vmm.as_str()),
-                ("CUDDY_TEST_PERSONA", &number.to_string()),
             ];
-            // The child finds its persona by this number: it runs the same loop from the start.
-            if let Ok(wanted) = std::env::var("CUDDY_TEST_PERSONA")
-                && wanted != number.to_string()
-            {
-                continue;
-            }
             isolated(test, &environment, |machine| {
                 machine.use_device(0);
                 if persona.refuses_context_events {

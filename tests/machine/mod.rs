@@ -3,8 +3,10 @@
 
 #![allow(dead_code)]
 
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::process::Command;
+use std::sync::Mutex;
 
 use cuddy::error::Error;
 use cuddy::process;
@@ -20,11 +22,18 @@ pub const OUT_OF_MEMORY: i32 = 2;
 /// A code that no driver function of ours expects.
 pub const UNKNOWN: i32 = 999;
 
-/// Runs `body` in a child process, as the test of this name, with these variables set.
+/// Runs `body` in a child process, as the test of this name, with these variables set. The child runs
+/// the test up to its call of the same number: a test may call this again and again, each time with
+/// another body, if it does so in the same order whenever it runs.
 pub fn isolated(test: &str, environment: &[(&str, &str)], body: impl FnOnce(&Machine)) {
     const CHILD: &str = "CUDDY_TEST_CHILD";
     const DONE: &str = "the scenario ran to its end";
-    if std::env::var(CHILD).as_deref() == Ok(test) {
+    let this = format!("{test}#{}", number_of_call(test));
+    let wanted = std::env::var(CHILD).unwrap_or_default();
+    if wanted.rsplit_once('#').is_some_and(|(child, _)| child == test) {
+        if wanted != this {
+            return;
+        }
         body(&Machine::new());
         println!("{DONE}");
         std::process::exit(0);
@@ -32,7 +41,7 @@ pub fn isolated(test: &str, environment: &[(&str, &str)], body: impl FnOnce(&Mac
     let mut child = Command::new(std::env::current_exe().expect("the test's own file"));
     child
         .args(["--exact", test, "--nocapture", "--test-threads=1", "--include-ignored"])
-        .env(CHILD, test);
+        .env(CHILD, &this);
     child.env_remove("CUDDY_CONF").envs(environment.iter().copied());
     let output = child.output().expect("the test's own file runs");
     let text = format!(
@@ -49,6 +58,15 @@ pub fn isolated(test: &str, environment: &[(&str, &str)], body: impl FnOnce(&Mac
     text.lines()
         .filter_map(|line| line.strip_prefix("shows: "))
         .for_each(|line| println!("{line}"));
+}
+
+/// How often a test has called [`isolated`] before.
+fn number_of_call(test: &str) -> u32 {
+    static CALLS: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
+    let mut calls = CALLS.lock().expect("nobody panics under it");
+    let count = calls.entry(test.to_owned()).or_default();
+    *count += 1;
+    *count - 1
 }
 
 /// The simulated driver, loaded, and its functions.
