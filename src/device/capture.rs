@@ -106,15 +106,9 @@ impl Device {
         }
         let last = match stream.is_any() {
             true => None,
-            false => Some(self.with_eager_slot(stream, |books, slot| {
-                books.streams.pin(slot);
-                let graph = books.graphs.get(name)?;
-                let pool = graph.pool;
-                books.streams.epoch(slot);
-                let stamp = books.streams.begin_fence(slot);
-                super::work::latest(&mut books.pools[pool].launched, stamp)?;
-                Ok(stamp)
-            })?),
+            false => {
+                Some(self.with_eager_slot(stream, |books, slot| books.note_launch(name, slot))?)
+            }
         };
         if let Some(stamp) = last {
             let home = self.books.lock().streams.home(stamp.stream);
@@ -127,14 +121,15 @@ impl Device {
                 self.record_on(stamp, StreamHandle(handle), home);
             }
         }
-        let mut books = self.books.lock();
-        let graph = books.graphs.remove(name)?;
-        let pool = &mut books.pools[graph.pool];
-        pool.graphs -= 1;
-        pool.destroyed |= graph.owns_pool;
-        drop(books);
-        if let Some(stamp) = last {
-            self.books.lock().streams.unpin(stamp.stream);
+        {
+            let mut books = self.books.lock();
+            if let Some(stamp) = last {
+                books.streams.unpin(stamp.stream);
+            }
+            let graph = books.graphs.remove(name)?;
+            let pool = &mut books.pools[graph.pool];
+            pool.graphs -= 1;
+            pool.destroyed |= graph.owns_pool;
         }
         // The graph is gone. What cannot be asked, or go back, now does so later.
         let _ = self.settle_launched();
@@ -172,7 +167,20 @@ impl Device {
         slot: StreamSlot,
     ) -> Result<Option<(PoolId, StreamSlot)>, Error> {
         let Some(capture) = self.capture_of(handle)? else { return Ok(None) };
-        // Graphs that were begun before their capture do not know its number yet.
+        self.learn_captures()?;
+        let books = &mut *self.books.lock();
+        let pool = books.graphs.begun().find(|graph| graph.capture == Some(capture));
+        let Some(pool) = pool.map(|graph| graph.pool) else { return Ok(None) };
+        let captured = books.captured_slot(pool, slot)?;
+        let graph = books.graphs.begun().find(|graph| graph.capture == Some(capture));
+        if let Some(graph) = graph {
+            graph.join(Member { stream: slot, captured })?;
+        }
+        Ok(Some((pool, captured)))
+    }
+
+    /// Graphs that were begun before their capture do not know its number yet: asks for it.
+    pub(super) fn learn_captures(&self) -> Result<(), Error> {
         let unknown: Vec<usize> = {
             let mut books = self.books.lock();
             let unknown = books.graphs.begun().filter(|graph| graph.capture.is_none());
@@ -185,15 +193,7 @@ impl Device {
                 graph.capture = number;
             });
         }
-        let books = &mut *self.books.lock();
-        let pool = books.graphs.begun().find(|graph| graph.capture == Some(capture));
-        let Some(pool) = pool.map(|graph| graph.pool) else { return Ok(None) };
-        let captured = books.captured_slot(pool, slot)?;
-        let graph = books.graphs.begun().find(|graph| graph.capture == Some(capture));
-        if let Some(graph) = graph {
-            graph.join(Member { stream: slot, captured })?;
-        }
-        Ok(Some((pool, captured)))
+        Ok(())
     }
 
     /// The driver's number of the capture that a stream is in.
@@ -258,6 +258,17 @@ impl Device {
 }
 
 impl Books {
+    /// What has to pass until the launches of a graph that a stream was given so far are over. Pins
+    /// the stream's slot, unless it fails.
+    fn note_launch(&mut self, name: GraphName, slot: StreamSlot) -> Result<Stamp, Error> {
+        let pool = self.graphs.get(name)?.pool;
+        self.streams.epoch(slot);
+        let stamp = self.streams.begin_fence(slot);
+        super::work::latest(&mut self.pools[pool].launched, stamp)?;
+        self.streams.pin(slot);
+        Ok(stamp)
+    }
+
     /// The slot of a stream's captured work in a pool.
     fn captured_slot(&mut self, pool: PoolId, stream: StreamSlot) -> Result<StreamSlot, Error> {
         let key = Key::Captured { pool: pool.0, stream: stream.0 };

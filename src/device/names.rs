@@ -42,7 +42,12 @@ impl Named {
 impl Device {
     /// Keeps a stream's handle until it is retired.
     pub(crate) fn open_stream(&self, stream: Named) -> Result<(), Error> {
-        let Some(handle) = stream.created_or_built_in()? else { return Ok(()) };
+        self.hold_stream(stream).map(|_| ())
+    }
+
+    /// The slot of a stream whose handle is kept; `None` for a default stream, whose always is.
+    pub(super) fn hold_stream(&self, stream: Named) -> Result<Option<StreamSlot>, Error> {
+        let Some(handle) = stream.created_or_built_in()? else { return Ok(None) };
         let id = match self.driver.has_stream_ids() {
             true => self.stream_id(handle)?,
             false => 0,
@@ -51,13 +56,13 @@ impl Device {
         let mut books = self.books.lock();
         self.vacate_idle(&mut books);
         self.front.end_era();
-        books.streams.hold(handle.0, id, home)?;
-        Ok(())
+        books.streams.hold(handle.0, id, home).map(Some)
     }
 
     /// Records a held stream's last fence, and never touches its handle again.
     pub(crate) fn retire_stream(&self, stream: Named) -> Result<(), Error> {
         let Some(handle) = stream.created_or_built_in()? else { return Ok(()) };
+        self.end_found(handle)?;
         let mut books = self.books.lock();
         let Some(last) = books.streams.retire(handle.0) else {
             return Err(Error::InvalidStream(sentence!(

@@ -2,7 +2,7 @@
 //! Opening a device: its context, what serves it, and its first addresses.
 
 use std::sync::Condvar;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use super::books::Books;
 use super::fence::Spares;
@@ -110,6 +110,8 @@ impl Device {
             shows_free_memory: true,
             calls: AtomicU64::new(0),
             captures: AtomicU32::new(0),
+            looks: AtomicBool::new(false),
+            looking: Lock::new(()),
             growth: Lock::new(Growing {
                 pages: Pages::new(page),
                 stuck: Default::default(),
