@@ -3,6 +3,7 @@
 use crate::call::Call;
 use crate::checker::{Access, Report, ReportKind};
 use crate::engine::{Job, OpKey, StreamKey, StreamKind, Target};
+use crate::graphs::Task;
 use crate::memory::history::Caller;
 use crate::memory::table::{Actor, Fault, Kind, Reason};
 use crate::types::{Code, code};
@@ -112,7 +113,8 @@ impl Call {
         label: impl FnOnce() -> String,
     ) -> OpKey {
         if self.is_capturing(stream) {
-            self.write_down(stream, body, duration_ns, label());
+            let (context, label) = (stream.context, label());
+            self.write_down(stream, Task { context, body, duration_ns, label, kernel: None });
             return OpKey::NONE;
         }
         let engine = !matches!(body, Body::Kernel(_) | Body::Declared(_));

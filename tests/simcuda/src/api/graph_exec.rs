@@ -3,7 +3,9 @@
 //! A launch queues every node again, with the order of the graph made of streams and events
 //! ([`Plan`]); so the checker judges each launch as it does the same program without a graph.
 
+use super::event::record_on;
 use super::graph::destroy_objects;
+use super::stream::wait_on;
 use super::{exports, get, put, require, wanted};
 use crate::call::Call;
 use crate::engine::capture::{Move, Plan};
@@ -178,7 +180,7 @@ fn launch(call: &mut Call, handle: u64, stream: &StreamRef) -> Outcome {
         let child = call.graphs.unflatten(&steps, Owner::Node)?;
         return call.capture_node(stream, Node::Child(child)).map(|_| ());
     }
-    for context in steps.iter().filter_map(context_of) {
+    for context in steps.iter().filter_map(|s| context_of(&s.work)) {
         call.healthy(context)?;
     }
     for step in &steps {
@@ -195,7 +197,8 @@ fn launch(call: &mut Call, handle: u64, stream: &StreamRef) -> Outcome {
         call.engine.destroy_event(last);
     }
     let before: Vec<_> = steps.iter().map(|s| s.before.clone()).collect();
-    let home: Vec<_> = steps.iter().map(|s| context_of(s).unwrap_or(stream.context)).collect();
+    let home: Vec<_> =
+        steps.iter().map(|s| context_of(&s.work).unwrap_or(stream.context)).collect();
     let plan = Plan::new(&before, &home, stream.context);
     let mut at = prepare(call, &plan, stream);
     for step in &plan.moves {
@@ -214,9 +217,9 @@ fn launch(call: &mut Call, handle: u64, stream: &StreamRef) -> Outcome {
     Ok(())
 }
 
-/// The context that a step needs; any will do if it needs none.
-fn context_of(step: &Step) -> Option<u64> {
-    match &step.work {
+/// The context that work needs; any will do if it needs none.
+pub fn context_of(work: &Node) -> Option<u64> {
+    match work {
         Node::Work(task) => Some(task.context),
         _ => None,
     }
@@ -270,28 +273,30 @@ fn queue(call: &mut Call, at: &mut Launch, step: Move, steps: &[Step], launch: u
 }
 
 fn run(call: &mut Call, lane: &StreamRef, step: &Step, number: usize, launch: u64) {
-    let thread = call.key();
     match &step.work {
         _ if !step.enabled => {}
         Node::Work(task) => {
             let label = || format!("{} (node {number} of a graph's launch {launch})", task.label);
             call.submit(lane, task.body.clone(), task.duration_ns, label);
         }
-        Node::EventRecord(handle) => {
-            if let Some(event) = call.events.get_mut(*handle) {
-                event.recorded = true;
-                let event = event.key;
-                call.captures.forget_event(event);
-                call.engine.record(thread, event, lane.key);
-            }
-        }
-        Node::EventWait(handle) => {
-            if let Some(event) = call.events.get(*handle).map(|e| e.key) {
-                call.engine.wait_event(thread, lane.key, event);
-            }
-        }
+        // That the events are there was looked at before the first step.
+        Node::EventRecord(event) => drop(record_on(call, lane, *event)),
+        Node::EventWait(event) => drop(wait_on(call, lane, *event)),
         Node::Empty | Node::Child(_) => {}
     }
+}
+
+/// Where a graph is not of the shape of another: `CUgraphExecUpdateResult`, and the node.
+pub fn differs(old: &[Step], new: &[Step]) -> Option<(i32, u64)> {
+    if old.len() != new.len() {
+        return Some((2, 0));
+    }
+    old.iter().zip(new).find_map(|(was, is)| match () {
+        () if was.work.kind() != is.work.kind() => Some((3, is.node)),
+        () if was.before != is.before => Some((2, is.node)),
+        () if context_of(&was.work) != context_of(&is.work) => Some((5, is.node)),
+        () => None,
+    })
 }
 
 /// Puts the parameters of a graph's nodes into an executable of the same shape.
@@ -305,19 +310,11 @@ fn update(call: &mut Call, exec: u64, graph: u64) -> (Outcome, UpdateResult) {
         return failed(1, 0);
     };
     let Ok(entry) = call.graphs.get(graph) else { return failed(1, 0) };
-    if entry.graph.len() != old.nodes || new.len() != old.steps.len() {
+    if entry.graph.len() != old.nodes {
         return failed(2, 0);
     }
-    for (was, is) in old.steps.iter().zip(&new) {
-        if was.work.kind() != is.work.kind() {
-            return failed(3, is.node);
-        }
-        if was.before != is.before {
-            return failed(2, is.node);
-        }
-        if context_of(was) != context_of(is) {
-            return failed(5, is.node);
-        }
+    if let Some((result, node)) = differs(&old.steps, &new) {
+        return failed(result, node);
     }
     if let Some(exec) = call.graphs.execs.get_mut(exec) {
         // The nodes by which the program names the steps stay those of the first graph.

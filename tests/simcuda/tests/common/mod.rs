@@ -57,6 +57,64 @@ pub struct IpcHandle(pub [u64; 8]);
 
 pub type Parameters = [*mut c_void; 8];
 
+/// `CUDA_KERNEL_NODE_PARAMS`, in its newer form.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct KernelNode {
+    pub function: u64,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u32,
+    pub parameters: *const *const u64,
+    pub extra: u64,
+    pub kernel: u64,
+    pub context: u64,
+}
+
+impl Default for KernelNode {
+    fn default() -> Self {
+        // SAFETY: integers and a pointer, which may be null.
+        unsafe { std::mem::zeroed() }
+    }
+}
+
+/// `CUDA_MEMSET_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FillNode {
+    pub at: u64,
+    pub pitch: usize,
+    pub value: u32,
+    pub size: u32,
+    pub width: usize,
+    pub rows: usize,
+}
+
+/// `CUgraphNodeParams`: a kind, two words of nothing, and what the kind says.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct AnyNode(pub [u64; 32]);
+
+impl AnyNode {
+    pub fn new(kind: u64, body: &[u64]) -> Self {
+        let mut words = [0; 32];
+        words[0] = kind;
+        words[2..2 + body.len()].copy_from_slice(body);
+        Self(words)
+    }
+}
+
+/// `CUDA_MEMCPY3D` of plain bytes; kinds: 1 = the host's, 2 = a device's, 4 = whichever.
+pub fn copy_node(to: (u64, u64), from: (u64, u64), bytes: u64) -> [u64; 25] {
+    let mut words = [0; 25];
+    for (first, (kind, at)) in [(0, from), (11, to)] {
+        words[first + 4] = kind;
+        words[first + if kind == 1 { 5 } else { 6 }] = at;
+    }
+    (words[22], words[23], words[24]) = (bytes, 1, 1);
+    words
+}
+
 driver! {
     cuInit(flags: u32);
     cuDriverGetVersion(version: *mut i32);
@@ -183,6 +241,42 @@ driver! {
     cuGraphNodeGetDependencies(node: u64, nodes: *mut u64, count: *mut usize);
     cuGraphNodeGetDependencies_v2(node: u64, nodes: *mut u64, data: *mut u64, count: *mut usize);
     cuGraphNodeGetDependentNodes(node: u64, nodes: *mut u64, count: *mut usize);
+    cuGraphAddEmptyNode(node: *mut u64, graph: u64, after: *const u64, count: usize);
+    cuGraphAddKernelNode(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *const KernelNode);
+    cuGraphAddKernelNode_v2(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *const KernelNode);
+    cuGraphAddMemcpyNode(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *const [u64; 25], context: u64);
+    cuGraphAddMemsetNode(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *const FillNode, context: u64);
+    cuGraphAddHostNode(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *const [u64; 2]);
+    cuGraphAddChildGraphNode(node: *mut u64, graph: u64, after: *const u64, count: usize, inner: u64);
+    cuGraphAddEventRecordNode(node: *mut u64, graph: u64, after: *const u64, count: usize, event: u64);
+    cuGraphAddEventWaitNode(node: *mut u64, graph: u64, after: *const u64, count: usize, event: u64);
+    cuGraphAddNode(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *mut AnyNode);
+    cuGraphAddNode_v2(node: *mut u64, graph: u64, after: *const u64, data: *const u64, count: usize, what: *mut AnyNode);
+    cuGraphKernelNodeGetParams(node: u64, what: *mut KernelNode);
+    cuGraphKernelNodeGetParams_v2(node: u64, what: *mut KernelNode);
+    cuGraphKernelNodeSetParams(node: u64, what: *const KernelNode);
+    cuGraphKernelNodeSetParams_v2(node: u64, what: *const KernelNode);
+    cuGraphMemcpyNodeGetParams(node: u64, what: *mut [u64; 25]);
+    cuGraphMemcpyNodeSetParams(node: u64, what: *const [u64; 25]);
+    cuGraphMemsetNodeGetParams(node: u64, what: *mut FillNode);
+    cuGraphMemsetNodeSetParams(node: u64, what: *const FillNode);
+    cuGraphHostNodeGetParams(node: u64, what: *mut [u64; 2]);
+    cuGraphHostNodeSetParams(node: u64, what: *const [u64; 2]);
+    cuGraphEventRecordNodeGetEvent(node: u64, event: *mut u64);
+    cuGraphEventRecordNodeSetEvent(node: u64, event: u64);
+    cuGraphEventWaitNodeGetEvent(node: u64, event: *mut u64);
+    cuGraphEventWaitNodeSetEvent(node: u64, event: u64);
+    cuGraphChildGraphNodeGetGraph(node: u64, graph: *mut u64);
+    cuGraphNodeSetParams(node: u64, what: *const AnyNode);
+    cuGraphExecKernelNodeSetParams(exec: u64, node: u64, what: *const KernelNode);
+    cuGraphExecKernelNodeSetParams_v2(exec: u64, node: u64, what: *const KernelNode);
+    cuGraphExecMemcpyNodeSetParams(exec: u64, node: u64, what: *const [u64; 25], context: u64);
+    cuGraphExecMemsetNodeSetParams(exec: u64, node: u64, what: *const FillNode, context: u64);
+    cuGraphExecHostNodeSetParams(exec: u64, node: u64, what: *const [u64; 2]);
+    cuGraphExecEventRecordNodeSetEvent(exec: u64, node: u64, event: u64);
+    cuGraphExecEventWaitNodeSetEvent(exec: u64, node: u64, event: u64);
+    cuGraphExecChildGraphNodeSetParams(exec: u64, node: u64, graph: u64);
+    cuGraphExecNodeSetParams(exec: u64, node: u64, what: *const AnyNode);
     cuGraphAddDependencies(graph: u64, from: *const u64, to: *const u64, count: usize);
     cuGraphAddDependencies_v2(graph: u64, from: *const u64, to: *const u64, data: *const u64, count: usize);
     cuGraphRemoveDependencies(graph: u64, from: *const u64, to: *const u64, count: usize);
