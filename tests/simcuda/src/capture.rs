@@ -44,6 +44,9 @@ fn role(function: &str) -> Role {
         | "cuEventRecord"
         | "cuEventRecordWithFlags"
         | "cuStreamWaitEvent"
+        | "cuMemAllocAsync"
+        | "cuMemAllocFromPoolAsync"
+        | "cuMemFreeAsync"
         | "cuGraphLaunch" => Role::Captured,
         _ if function.starts_with("cuMemcpy") || function.starts_with("cuMemset") => {
             if function.ends_with("Async") { Role::Captured } else { Role::Refused }

@@ -56,6 +56,10 @@ pub enum Node {
     EventWait(u64),
     /// Records an event, by its handle.
     EventRecord(u64),
+    /// Gives memory out, by its address.
+    Allocate(u64),
+    /// Takes it back.
+    Free(u64),
 }
 
 impl Node {
@@ -75,6 +79,8 @@ impl Node {
             Self::Empty => 5,
             Self::EventWait(_) => 6,
             Self::EventRecord(_) => 7,
+            Self::Allocate(_) => 10,
+            Self::Free(_) => 11,
         }
     }
 }

@@ -1,50 +1,17 @@
 //! Graphs made node by node: what each node does, how it is shown, and how it is changed.
 
 mod common;
-use common::{AnyNode, FillNode, KernelNode, SCHEDULES, Session, code::*, copy_node, session};
+use common::code::*;
+use common::*;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-const HOST: u64 = 1;
-const DEVICE: u64 = 2;
 
 /// The node that a function makes, after others.
 fn added(after: &[u64], make: impl FnOnce(&mut u64, *const u64, usize) -> i32) -> u64 {
     let mut node = 0;
     ok!(make(&mut node, after.as_ptr(), after.len()));
     node
-}
-
-fn graph(s: &Session) -> u64 {
-    let mut graph = 0;
-    ok!(s.cuGraphCreate(&mut graph, 0));
-    graph
-}
-
-fn exec(s: &Session, graph: u64) -> u64 {
-    let mut exec = 0;
-    ok!(s.cuGraphInstantiateWithFlags(&mut exec, graph, 0));
-    exec
-}
-
-/// Launches it, and waits.
-fn play(s: &Session, exec: u64, stream: u64) {
-    ok!(s.cuGraphLaunch(exec, stream));
-    ok!(s.cuStreamSynchronize(stream));
-}
-
-/// `bytes` single bytes.
-fn fill(at: u64, value: u32, bytes: usize) -> FillNode {
-    FillNode { at, pitch: 0, value, size: 1, width: bytes, rows: 1 }
-}
-
-fn add_fill(s: &Session, graph: u64, after: &[u64], what: FillNode) -> u64 {
-    added(after, |node, list, count| s.cuGraphAddMemsetNode(node, graph, list, count, &what, 0))
-}
-
-fn add_copy(s: &Session, graph: u64, after: &[u64], what: [u64; 25]) -> u64 {
-    added(after, |node, list, count| s.cuGraphAddMemcpyNode(node, graph, list, count, &what, 0))
 }
 
 /// Gives the description of a kernel with three parameters, which goes with the call.
@@ -69,22 +36,22 @@ fn a_graph_made_by_hand_runs_in_the_order_of_its_edges() {
         let s = session(&[("checker", "log"), ("schedule", schedule)]);
         let (stream, x, y) = (s.stream(), s.alloc(64), s.alloc(64));
         let (host, ran) = (s.pinned(64), AtomicU64::new(0));
-        let g = graph(&s);
+        let g = s.graph();
         let root = added(&[], |node, list, n| s.cuGraphAddEmptyNode(node, g, list, n));
-        let left = add_fill(&s, g, &[root], fill(x, 3, 64));
-        let right = add_fill(&s, g, &[root], fill(y, 9, 32));
+        let left = s.add_fill(g, &[root], bytes_node(x, 3, 64));
+        let right = s.add_fill(g, &[root], bytes_node(y, 9, 32));
         let copies = s.function("simcuda_copy");
         let joined = added(&[left, right], |node, list, n| {
             let add = |what| s.cuGraphAddKernelNode(node, g, list, n, &what);
             kernel(copies, [y + 32, x, 32], add)
         });
-        let out = add_copy(&s, g, &[joined], copy_node((HOST, host), (DEVICE, y), 64));
+        let out = s.add_copy(g, &[joined], copy_node((HOST, host), (DEVICE, y), 64));
         let what = counting(&ran);
         added(&[out], |node, list, n| s.cuGraphAddHostNode(node, g, list, n, &what));
-        let exec = exec(&s, g);
+        let e = s.exec(g);
         ok!(s.cuGraphDestroy(g));
         for launch in 1..=2 {
-            play(&s, exec, stream);
+            s.play(e, stream);
             let expected = [[9; 32], [3; 32]].concat();
             assert_eq!(s.peek(host, 64), expected, "{schedule}");
             assert_eq!(ran.load(Ordering::SeqCst), launch);
@@ -96,23 +63,23 @@ fn a_graph_made_by_hand_runs_in_the_order_of_its_edges() {
 #[test]
 fn what_no_edge_orders_is_a_finding() {
     let s = session(&[("checker", "log")]);
-    let (stream, x, g) = (s.stream(), s.alloc(64), graph(&s));
-    let first = add_fill(&s, g, &[], fill(x, 1, 64));
-    let second = add_fill(&s, g, &[], fill(x + 32, 2, 32));
-    ok!(s.cuGraphLaunch(exec(&s, g), stream));
+    let (stream, x, g) = (s.stream(), s.alloc(64), s.graph());
+    let first = s.add_fill(g, &[], bytes_node(x, 1, 64));
+    let second = s.add_fill(g, &[], bytes_node(x + 32, 2, 32));
+    ok!(s.cuGraphLaunch(s.exec(g), stream));
     let reports = s.sim.reports();
     assert!(reports.len() == 1 && reports[0].contains("race"), "{reports:?}");
     s.sim.clear_reports();
     ok!(s.cuGraphAddDependencies(g, &first, &second, 1));
     ok!(s.cuStreamSynchronize(stream));
-    ok!(s.cuGraphLaunch(exec(&s, g), stream));
+    ok!(s.cuGraphLaunch(s.exec(g), stream));
     assert_eq!(s.sim.reports(), Vec::<String>::new());
 }
 
 #[test]
 fn a_kernel_node_shows_its_launch_and_takes_another() {
     let s = session(&[("checker", "log")]);
-    let (stream, x, g) = (s.stream(), s.alloc(64), graph(&s));
+    let (stream, x, g) = (s.stream(), s.alloc(64), s.graph());
     let (function, other) = (s.function("simcuda_fill"), s.function("simcuda_copy"));
     let node = added(&[], |node, list, n| {
         kernel(function, [x, 16, 5], |what| {
@@ -128,21 +95,21 @@ fn a_kernel_node_shows_its_launch_and_takes_another() {
     ok!(s.cuGraphKernelNodeGetParams(node, &mut shown));
     assert_eq!((shown.function, shown.grid, shown.block), (function, [2, 1, 1], [1; 3]));
     assert_eq!(given(&shown), [x, 16, 5], "taken when the node was made");
-    let exec = exec(&s, g);
+    let e = s.exec(g);
     kernel(function, [x + 16, 16, 7], |what| ok!(s.cuGraphKernelNodeSetParams(node, &what)));
     ok!(s.cuGraphKernelNodeGetParams_v2(node, &mut shown));
     assert_eq!((given(&shown), shown.grid), ([x + 16, 16, 7], [1; 3]));
-    play(&s, exec, stream);
+    s.play(e, stream);
     assert_eq!(s.peek(x, 32), [[5; 16], [0; 16]].concat(), "an executable has its own");
-    let set = |what| s.cuGraphExecKernelNodeSetParams_v2(exec, node, &what);
+    let set = |what| s.cuGraphExecKernelNodeSetParams_v2(e, node, &what);
     ok!(kernel(function, [x + 16, 16, 7], set));
-    play(&s, exec, stream);
+    s.play(e, stream);
     assert_eq!(s.peek(x, 32), [[5; 16], [7; 16]].concat());
-    let set = |what| s.cuGraphExecKernelNodeSetParams(exec, node, &what);
+    let set = |what| s.cuGraphExecKernelNodeSetParams(e, node, &what);
     ok!(kernel(other, [x + 32, x, 16], set));
     let set = |what| s.cuGraphKernelNodeSetParams_v2(node, &what);
     ok!(kernel(other, [x + 32, x, 16], set));
-    play(&s, exec, stream);
+    s.play(e, stream);
     assert_eq!(s.peek(x + 32, 16), [5; 16], "another function");
     let wrong = |what| set(KernelNode { block: [1025, 1, 1], ..what });
     assert_eq!(kernel(function, [x, 16, 5], wrong), INVALID_VALUE);
@@ -154,12 +121,12 @@ fn a_kernel_node_shows_its_launch_and_takes_another() {
 #[test]
 fn copies_and_fills_show_what_they_do_and_do_something_else() {
     let s = session(&[]);
-    let (stream, x, g) = (s.stream(), s.alloc(4096), graph(&s));
+    let (stream, x, g) = (s.stream(), s.alloc(4096), s.graph());
     let (host, elsewhere) = (s.pinned(64), s.alloc(64));
     let wide = FillNode { at: x, pitch: 32, value: 0x0201, size: 2, width: 4, rows: 2 };
-    let first = add_fill(&s, g, &[], wide);
+    let first = s.add_fill(g, &[], wide);
     let copying = copy_node((DEVICE, x + 64), (DEVICE, x), 64);
-    let second = add_copy(&s, g, &[first], copying);
+    let second = s.add_copy(g, &[first], copying);
     let mut shown = FillNode::default();
     ok!(s.cuGraphMemsetNodeGetParams(first, &mut shown));
     assert_eq!(shown, wide);
@@ -167,28 +134,32 @@ fn copies_and_fills_show_what_they_do_and_do_something_else() {
     ok!(s.cuGraphMemcpyNodeGetParams(second, &mut words));
     assert_eq!((words[4] as u32, words[6], words[15] as u32, words[17]), (2, x, 2, x + 64));
     assert_eq!((words[5], words[16], &words[22..]), (0, 0, &[64, 1, 1][..]));
-    let e = exec(&s, g);
-    play(&s, e, stream);
+    let e = s.exec(g);
+    s.play(e, stream);
     let row = [1, 2].repeat(4);
     assert_eq!(s.peek(x + 64, 8), row);
     assert_eq!(s.peek(x + 64 + 32, 8), row);
     assert_eq!(s.peek(x + 64 + 8, 24), [0; 24], "between the rows");
     // In the graph anything may change but the kind; in the executable less.
-    ok!(s.cuGraphMemsetNodeSetParams(first, &fill(x, 6, 64)));
+    ok!(s.cuGraphMemsetNodeSetParams(first, &bytes_node(x, 6, 64)));
     ok!(s.cuGraphMemcpyNodeSetParams(second, &copy_node((HOST, host), (DEVICE, x), 64)));
-    assert_eq!(s.cuGraphMemsetNodeSetParams(second, &fill(x, 6, 64)), INVALID_VALUE, "a copy");
-    let refused = s.cuGraphExecMemsetNodeSetParams(e, first, &fill(x, 6, 64), 0);
+    assert_eq!(
+        s.cuGraphMemsetNodeSetParams(second, &bytes_node(x, 6, 64)),
+        INVALID_VALUE,
+        "a copy"
+    );
+    let refused = s.cuGraphExecMemsetNodeSetParams(e, first, &bytes_node(x, 6, 64), 0);
     assert_eq!(refused, INVALID_VALUE, "it has two rows");
     let to_host = copy_node((HOST, host), (DEVICE, x), 64);
     let refused = s.cuGraphExecMemcpyNodeSetParams(e, second, &to_host, 0);
     assert_eq!(refused, INVALID_VALUE, "the other side was a device's");
-    let e = exec(&s, g);
-    play(&s, e, stream);
+    let e = s.exec(g);
+    s.play(e, stream);
     assert_eq!(s.peek(host, 64), [6; 64]);
-    ok!(s.cuGraphExecMemsetNodeSetParams(e, first, &fill(elsewhere, 8, 64), 0));
+    ok!(s.cuGraphExecMemsetNodeSetParams(e, first, &bytes_node(elsewhere, 8, 64), 0));
     let from_there = copy_node((HOST, host), (4, elsewhere), 64);
     ok!(s.cuGraphExecMemcpyNodeSetParams(e, second, &from_there, 0));
-    play(&s, e, stream);
+    s.play(e, stream);
     assert_eq!(s.peek(host, 64), [8; 64]);
     for (what, why) in [
         (FillNode { size: 3, ..wide }, "elements of three bytes"),
@@ -213,17 +184,17 @@ fn copies_and_fills_show_what_they_do_and_do_something_else() {
 #[test]
 fn host_nodes_are_shown_and_changed() {
     let s = session(&[]);
-    let (stream, g) = (s.stream(), graph(&s));
+    let (stream, g) = (s.stream(), s.graph());
     let [one, two, three] = [const { AtomicU64::new(0) }; 3];
     let (what, mut shown) = (counting(&one), [0; 2]);
     let node = added(&[], |node, list, n| s.cuGraphAddHostNode(node, g, list, n, &what));
     ok!(s.cuGraphHostNodeGetParams(node, &mut shown));
     assert_eq!(shown, what);
     ok!(s.cuGraphHostNodeSetParams(node, &counting(&two)));
-    let e = exec(&s, g);
-    play(&s, e, stream);
+    let e = s.exec(g);
+    s.play(e, stream);
     ok!(s.cuGraphExecHostNodeSetParams(e, node, &counting(&three)));
-    play(&s, e, stream);
+    s.play(e, stream);
     let ran = [&one, &two, &three].map(|counter| counter.load(Ordering::SeqCst));
     assert_eq!(ran, [0, 1, 1]);
     assert_eq!(s.cuGraphHostNodeSetParams(node, &[0, 0]), INVALID_VALUE);
@@ -237,13 +208,13 @@ fn event_nodes_order_what_is_outside() {
     for schedule in SCHEDULES {
         let s = session(&[("checker", "log"), ("schedule", schedule)]);
         let (stream, other, x) = (s.stream(), s.stream(), s.alloc(64));
-        let (before, after, unused, g) = (s.event(), s.event(), s.event(), graph(&s));
+        let (before, after, unused, g) = (s.event(), s.event(), s.event(), s.graph());
         let waits = added(&[], |n, list, c| s.cuGraphAddEventWaitNode(n, g, list, c, unused));
-        let fills = add_fill(&s, g, &[waits], fill(x, 2, 64));
+        let fills = s.add_fill(g, &[waits], bytes_node(x, 2, 64));
         let records =
             added(&[fills], |n, list, c| s.cuGraphAddEventRecordNode(n, g, list, c, unused));
         let late = added(&[records], |n, list, c| s.cuGraphAddEmptyNode(n, g, list, c));
-        let e = exec(&s, g);
+        let e = s.exec(g);
         let mut shown = 0;
         ok!(s.cuGraphEventWaitNodeSetEvent(waits, before));
         ok!(s.cuGraphEventRecordNodeSetEvent(records, after));
@@ -278,12 +249,12 @@ fn event_nodes_order_what_is_outside() {
 fn a_child_graph_is_a_copy_that_can_be_looked_into() {
     let s = session(&[("checker", "log")]);
     let (stream, x) = (s.stream(), s.alloc(64));
-    let (inner, outer) = (graph(&s), graph(&s));
-    let one = add_fill(&s, inner, &[], fill(x, 1, 64));
-    add_fill(&s, inner, &[one], fill(x, 2, 32));
-    let first = add_fill(&s, outer, &[], fill(x, 9, 64));
+    let (inner, outer) = (s.graph(), s.graph());
+    let one = s.add_fill(inner, &[], bytes_node(x, 1, 64));
+    s.add_fill(inner, &[one], bytes_node(x, 2, 32));
+    let first = s.add_fill(outer, &[], bytes_node(x, 9, 64));
     let node = added(&[first], |n, list, c| s.cuGraphAddChildGraphNode(n, outer, list, c, inner));
-    add_copy(&s, outer, &[node], copy_node((DEVICE, x + 48), (DEVICE, x), 16));
+    s.add_copy(outer, &[node], copy_node((DEVICE, x + 48), (DEVICE, x), 16));
     let (mut copy, mut kind) = (0, 0);
     ok!(s.cuGraphChildGraphNodeGetGraph(node, &mut copy));
     assert!(copy != inner && copy != 0);
@@ -291,15 +262,15 @@ fn a_child_graph_is_a_copy_that_can_be_looked_into() {
     assert_eq!(kind, 4);
     assert_eq!(s.cuGraphDestroy(copy), INVALID_VALUE, "it belongs to the node");
     assert_eq!(s.cuGraphChildGraphNodeGetGraph(first, &mut copy), INVALID_VALUE);
-    let e = exec(&s, outer);
-    ok!(s.cuGraphMemsetNodeSetParams(one, &fill(x, 5, 64)));
-    play(&s, e, stream);
+    let e = s.exec(outer);
+    ok!(s.cuGraphMemsetNodeSetParams(one, &bytes_node(x, 5, 64)));
+    s.play(e, stream);
     assert_eq!(s.peek(x, 64), [[2; 32].as_slice(), &[1; 16], &[2; 16]].concat());
     // The changed one, put into the executable; then one of another shape.
     ok!(s.cuGraphExecChildGraphNodeSetParams(e, node, inner));
-    play(&s, e, stream);
+    s.play(e, stream);
     assert_eq!(s.peek(x, 64), [[2; 32].as_slice(), &[5; 16], &[2; 16]].concat());
-    add_fill(&s, inner, &[], fill(x, 2, 1));
+    s.add_fill(inner, &[], bytes_node(x, 2, 1));
     assert_eq!(s.cuGraphExecChildGraphNodeSetParams(e, node, inner), INVALID_VALUE);
     assert_eq!(s.cuGraphExecChildGraphNodeSetParams(e, first, inner), INVALID_VALUE);
     assert_eq!(s.sim.reports(), Vec::<String>::new());
@@ -309,8 +280,8 @@ fn a_child_graph_is_a_copy_that_can_be_looked_into() {
 fn a_description_of_any_kind_makes_its_node() {
     let s = session(&[("checker", "log")]);
     let (stream, x, event, ran) = (s.stream(), s.alloc(64), s.event(), AtomicU64::new(0));
-    let (g, inner) = (graph(&s), graph(&s));
-    add_fill(&s, inner, &[], fill(x + 48, 4, 16));
+    let (g, inner) = (s.graph(), s.graph());
+    s.add_fill(inner, &[], bytes_node(x + 48, 4, 16));
     let values = [x, 16, 3];
     let pointers = values.each_ref().map(std::ptr::from_ref);
     let (function, ones) = (s.function("simcuda_fill"), 1 | 1 << 32);
@@ -337,8 +308,8 @@ fn a_description_of_any_kind_makes_its_node() {
         assert_eq!(is as u64, kind);
         last = vec![node];
     }
-    let e = exec(&s, g);
-    play(&s, e, stream);
+    let e = s.exec(g);
+    s.play(e, stream);
     let expected = [[3; 16], [3; 16], [6; 16], [4; 16]].concat();
     assert_eq!((s.peek(x, 64), ran.load(Ordering::SeqCst)), (expected, 1));
     let mut nodes = [0; 8];
@@ -349,7 +320,7 @@ fn a_description_of_any_kind_makes_its_node() {
     ok!(s.cuGraphExecNodeSetParams(e, nodes[4], &AnyNode::new(4, &[inner])));
     assert_eq!(s.cuGraphNodeSetParams(nodes[3], &changed), INVALID_VALUE, "another kind");
     assert_eq!(s.cuGraphExecNodeSetParams(e, nodes[3], &changed), INVALID_VALUE);
-    play(&s, e, stream);
+    s.play(e, stream);
     assert_eq!(s.peek(x + 32, 16), [8; 16]);
     let mut node = 0;
     for (kind, answer) in [(8, NOT_SUPPORTED), (12, NOT_SUPPORTED), (13, NOT_SUPPORTED), (14, 1)] {
@@ -366,7 +337,7 @@ fn a_description_of_any_kind_makes_its_node() {
 #[test]
 fn a_node_belongs_to_one_graph_and_comes_after_nodes_of_it() {
     let s = session(&[]);
-    let (g, other, mut node) = (graph(&s), graph(&s), 0);
+    let (g, other, mut node) = (s.graph(), s.graph(), 0);
     let stranger = added(&[], |n, list, c| s.cuGraphAddEmptyNode(n, other, list, c));
     let add = |node, graph, after: &[u64]| {
         s.cuGraphAddEmptyNode(node, graph, after.as_ptr(), after.len())

@@ -5,6 +5,9 @@
 
 use super::event::record_on;
 use super::graph::destroy_objects;
+use super::graph_memory::{
+    are_here, back, free_left, give_out, instantiable, ready, sweep, take_back,
+};
 use super::stream::wait_on;
 use super::{exports, get, put, require, wanted};
 use crate::call::Call;
@@ -53,7 +56,8 @@ exports! {
     };
     fn cuGraphUpload, fn cuGraphUpload_ptsz (exec: u64, stream: u64) |call| {
         call.stream(stream)?;
-        found(call, exec).map(|_| ())
+        let steps = found(call, exec)?.steps.clone();
+        back(call, &steps)
     };
     fn cuGraphLaunch, fn cuGraphLaunch_ptsz (exec: u64, stream: u64) |call| {
         let stream = call.stream(stream)?;
@@ -66,10 +70,12 @@ exports! {
         let Some(event) = gone.last else {
             let over = call.graphs.let_go(&gone.users);
             destroy_objects(call, over);
+            sweep(call);
             return Ok(());
         };
         call.graphs.leaving.push(Leaving { event, users: gone.users });
         settle(call);
+        sweep(call);
         Ok(())
     };
     fn cuGraphExecUpdate(exec: u64, graph: u64, error: *mut u64, result: *mut i32) |call| {
@@ -138,6 +144,7 @@ fn instantiate(call: &mut Call, graph: u64, flags: u64) -> Result<u64, (Code, u6
         return Err((code::INVALID_VALUE, 0));
     }
     let (nodes, users) = (entry.graph.len(), entry.users.clone());
+    instantiable(call, graph).map_err(|c| (c, 0))?;
     let steps = call.graphs.flatten(graph).map_err(|node| (code::INVALID_VALUE, node))?;
     // Launch from the device needs both: some work, and no automatic freeing.
     if flags & 4 != 0 && (flags & 1 != 0 || steps.is_empty()) {
@@ -174,9 +181,14 @@ struct Launch {
     events: HashMap<usize, EventKey>,
 }
 
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
+const AUTO_FREE_ON_LAUNCH: u64 = 1;
+
 fn launch(call: &mut Call, handle: u64, stream: &StreamRef) -> Outcome {
     let steps = found(call, handle)?.steps.clone();
     if call.is_capturing(stream) {
+        let memory = are_here(steps.iter().map(|step| &step.work));
+        require(!memory, code::NOT_SUPPORTED)?;
         let child = call.graphs.unflatten(&steps, Owner::Node)?;
         return call.capture_node(stream, Node::Child(child)).map(|_| ());
     }
@@ -189,6 +201,8 @@ fn launch(call: &mut Call, handle: u64, stream: &StreamRef) -> Outcome {
         }
     }
     let thread = call.key();
+    let frees = found(call, handle)?.flags & AUTO_FREE_ON_LAUNCH != 0;
+    ready(call, &steps, frees)?;
     let exec = call.graphs.execs.get_mut(handle).ok_or(code::INVALID_VALUE)?;
     exec.launches += 1;
     let (last, number) = (exec.last.take(), exec.launches);
@@ -196,6 +210,7 @@ fn launch(call: &mut Call, handle: u64, stream: &StreamRef) -> Outcome {
         call.engine.wait_event(thread, stream.key, last);
         call.engine.destroy_event(last);
     }
+    free_left(call, stream, &steps)?;
     let before: Vec<_> = steps.iter().map(|s| s.before.clone()).collect();
     let home: Vec<_> =
         steps.iter().map(|s| context_of(&s.work).unwrap_or(stream.context)).collect();
@@ -273,16 +288,25 @@ fn queue(call: &mut Call, at: &mut Launch, step: Move, steps: &[Step], launch: u
 }
 
 fn run(call: &mut Call, lane: &StreamRef, step: &Step, number: usize, launch: u64) {
+    let label = |what: &str| format!("{what} (node {number} of a graph's launch {launch})");
     match &step.work {
         _ if !step.enabled => {}
         Node::Work(task) => {
-            let label = || format!("{} (node {number} of a graph's launch {launch})", task.label);
-            call.submit(lane, task.body.clone(), task.duration_ns, label);
+            call.submit(lane, task.body.clone(), task.duration_ns, || label(&task.label));
         }
-        // That the events are there was looked at before the first step.
+        // That events and memory are there was looked at before the first step.
         Node::EventRecord(event) => drop(record_on(call, lane, *event)),
         Node::EventWait(event) => drop(wait_on(call, lane, *event)),
+        Node::Allocate(address) => drop(give_out(call, lane, *address, &label("an allocation"))),
+        Node::Free(address) => drop(take_back(call, lane, *address, &label("a free"))),
         Node::Empty | Node::Child(_) => {}
+    }
+}
+
+fn memory_of(work: &Node) -> Option<u64> {
+    match *work {
+        Node::Allocate(address) | Node::Free(address) => Some(address),
+        _ => None,
     }
 }
 
@@ -295,6 +319,7 @@ pub fn differs(old: &[Step], new: &[Step]) -> Option<(i32, u64)> {
         () if was.work.kind() != is.work.kind() => Some((3, is.node)),
         () if was.before != is.before => Some((2, is.node)),
         () if context_of(&was.work) != context_of(&is.work) => Some((5, is.node)),
+        () if memory_of(&was.work) != memory_of(&is.work) => Some((5, is.node)),
         () => None,
     })
 }

@@ -24,6 +24,7 @@ pub mod fill;
 pub mod function;
 pub mod graph;
 pub mod graph_exec;
+pub mod graph_memory;
 pub mod host;
 pub mod init;
 pub mod ipc;

@@ -7,8 +7,10 @@ use super::capture::{list, plain_edges};
 use super::context::given_or_current;
 use super::copy::Copying;
 use super::fill::Rect;
+use super::graph_memory::{self, free, none_in};
 use super::node_types::{
-    AnyNode, CopyNode, FillNode, FillNodeV2, HostNode, KernelNode, KernelNodeV2, Memcpy3D,
+    AllocationNode, AnyNode, CopyNode, FillNode, FillNodeV2, HostNode, KernelNode, KernelNodeV2,
+    Memcpy3D,
 };
 use super::stream::HOST_NS;
 use super::{exports, function, get, launch, put, require, wanted};
@@ -91,7 +93,9 @@ pub fn add(
     let after = list(after, count)?;
     call.graphs.get(graph)?.graph.check_list(&after).map_err(refusal)?;
     let work = make(call)?;
-    put(to, call.graphs.add(graph, &after, work)?)
+    let node = call.graphs.add(graph, &after, work)?;
+    graph_memory::added(call, node);
+    put(to, node)
 }
 
 fn add_any(
@@ -103,14 +107,16 @@ fn add_any(
 ) -> Outcome {
     call.started()?;
     plain_edges(data, count)?;
-    add(call, to, graph, after, count, |call| any(call, what))
+    add(call, to, graph, after, count, |call| match kind(what)? {
+        10 => graph_memory::allocation(call, body::<AllocationNode>(what).cast_mut()),
+        11 => free(call, graph, get(body(what))?),
+        _ => any(call, what),
+    })
 }
 
-/// What a description of any kind asks for.
+/// What a description asks for, of any kind that can be changed later.
 pub fn any(call: &mut Call, what: *const AnyNode) -> Result<Node, Code> {
-    let head = get(what)?;
-    require(head.reserved == [0; 3] && head.last == 0, code::INVALID_VALUE)?;
-    match head.kind {
+    match kind(what)? {
         0 => kernel(call, get(body(what))?),
         1 => {
             let CopyNode { flags, reserved, context, copy: what } = get(body(what))?;
@@ -131,9 +137,16 @@ pub fn any(call: &mut Call, what: *const AnyNode) -> Result<Node, Code> {
         5 => Ok(Node::Empty),
         6 => wait(call, get(body(what))?),
         7 => record(call, get(body(what))?),
-        8 | 9 | 12 | 13 => Err(code::NOT_SUPPORTED),
+        8..=13 => Err(code::NOT_SUPPORTED),
         _ => Err(code::INVALID_VALUE),
     }
+}
+
+/// The kind that is asked for.
+pub fn kind(what: *const AnyNode) -> Result<i32, Code> {
+    let head = get(what)?;
+    require(head.reserved == [0; 3] && head.last == 0, code::INVALID_VALUE)?;
+    Ok(head.kind)
 }
 
 /// What follows the kind.
@@ -195,6 +208,7 @@ pub fn host(call: &mut Call, what: HostNode) -> Result<Node, Code> {
 
 /// All that a graph does; the node has a copy of it.
 fn child(call: &mut Call, graph: u64) -> Result<Node, Code> {
+    none_in(call, graph)?;
     let entry = call.graphs.get(graph)?;
     require(entry.owner != Owner::Capture && !entry.captured_into, code::INVALID_VALUE)?;
     call.graphs.duplicate(graph, Owner::Node).map(Node::Child)

@@ -4,7 +4,7 @@
 //! there has one row, and each side of a copy stays with the host or with devices.
 
 use super::graph_exec::{context_of, differs, step};
-use super::node::{any, body, copy, fill, host, kernel, older, record, wait};
+use super::node::{any, body, copy, fill, host, kernel, kind, older, record, wait};
 use super::node_types::{AnyNode, FillNode, HostNode, KernelNode, KernelNodeV2, Memcpy3D, Side3D};
 use super::{exports, get, put, require};
 use crate::call::Call;
@@ -108,12 +108,12 @@ exports! {
 
     fn cuGraphNodeSetParams(node: u64, what: *const AnyNode) |call| {
         call.started()?;
-        require(get(what)?.kind != CHILD, code::INVALID_VALUE)?;
+        require(kind(what)? != CHILD, code::INVALID_VALUE)?;
         change(call, node, |call| any(call, what))
     };
     fn cuGraphExecNodeSetParams(exec: u64, node: u64, what: *const AnyNode) |call| {
         call.started()?;
-        match get(what)?.kind {
+        match kind(what)? {
             CHILD => change_child(call, exec, node, get(body(what))?),
             _ => change_step(call, exec, node, |call| any(call, what)),
         }
@@ -184,9 +184,9 @@ fn change(
     node: u64,
     make: impl FnOnce(&mut Call) -> Result<Node, Code>,
 ) -> Outcome {
-    let kind = found(call, node)?.kind();
+    let was = found(call, node)?.kind();
     let work = make(call)?;
-    require(work.kind() == kind, code::INVALID_VALUE)?;
+    require(work.kind() == was, code::INVALID_VALUE)?;
     *call.graphs.node_mut(node)? = work;
     Ok(())
 }

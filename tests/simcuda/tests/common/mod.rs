@@ -104,7 +104,23 @@ impl AnyNode {
     }
 }
 
-/// `CUDA_MEMCPY3D` of plain bytes; kinds: 1 = the host's, 2 = a device's, 4 = whichever.
+/// A fill of single bytes.
+pub fn bytes_node(at: u64, value: u32, bytes: usize) -> FillNode {
+    FillNode { at, pitch: 0, value, size: 1, width: bytes, rows: 1 }
+}
+
+/// Kinds of the sides of a copy.
+pub const HOST: u64 = 1;
+pub const DEVICE: u64 = 2;
+
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`: the address comes into the last word.
+pub fn allocation_node(device: u64, bytes: u64) -> [u64; 15] {
+    let mut words = [0; 15];
+    (words[0], words[1], words[13]) = (1, 1 | device << 32, bytes);
+    words
+}
+
+/// `CUDA_MEMCPY3D` of plain bytes; kinds: [`HOST`], [`DEVICE`], 4 = whichever.
 pub fn copy_node(to: (u64, u64), from: (u64, u64), bytes: u64) -> [u64; 25] {
     let mut words = [0; 25];
     for (first, (kind, at)) in [(0, from), (11, to)] {
@@ -250,6 +266,13 @@ driver! {
     cuGraphAddChildGraphNode(node: *mut u64, graph: u64, after: *const u64, count: usize, inner: u64);
     cuGraphAddEventRecordNode(node: *mut u64, graph: u64, after: *const u64, count: usize, event: u64);
     cuGraphAddEventWaitNode(node: *mut u64, graph: u64, after: *const u64, count: usize, event: u64);
+    cuGraphAddMemAllocNode(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *mut [u64; 15]);
+    cuGraphAddMemFreeNode(node: *mut u64, graph: u64, after: *const u64, count: usize, address: u64);
+    cuGraphMemAllocNodeGetParams(node: u64, what: *mut [u64; 15]);
+    cuGraphMemFreeNodeGetParams(node: u64, address: *mut u64);
+    cuDeviceGraphMemTrim(device: i32);
+    cuDeviceGetGraphMemAttribute(device: i32, attribute: i32, value: *mut u64);
+    cuDeviceSetGraphMemAttribute(device: i32, attribute: i32, value: *const u64);
     cuGraphAddNode(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *mut AnyNode);
     cuGraphAddNode_v2(node: *mut u64, graph: u64, after: *const u64, data: *const u64, count: usize, what: *mut AnyNode);
     cuGraphKernelNodeGetParams(node: u64, what: *mut KernelNode);
@@ -471,6 +494,40 @@ impl Session {
             *place = std::ptr::from_mut(value).cast();
         }
         self.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, &parameters, std::ptr::null())
+    }
+
+    pub fn graph(&self) -> u64 {
+        let mut graph = 0;
+        ok!(self.cuGraphCreate(&mut graph, 0));
+        graph
+    }
+
+    pub fn exec(&self, graph: u64) -> u64 {
+        let mut exec = 0;
+        ok!(self.cuGraphInstantiateWithFlags(&mut exec, graph, 0));
+        exec
+    }
+
+    /// Adds a node that fills single bytes.
+    pub fn add_fill(&self, graph: u64, after: &[u64], what: FillNode) -> u64 {
+        let mut node = 0;
+        let (list, count) = (after.as_ptr(), after.len());
+        ok!(self.cuGraphAddMemsetNode(&mut node, graph, list, count, &what, 0));
+        node
+    }
+
+    /// Adds a node that copies.
+    pub fn add_copy(&self, graph: u64, after: &[u64], what: [u64; 25]) -> u64 {
+        let mut node = 0;
+        let (list, count) = (after.as_ptr(), after.len());
+        ok!(self.cuGraphAddMemcpyNode(&mut node, graph, list, count, &what, 0));
+        node
+    }
+
+    /// Launches an executable, and waits.
+    pub fn play(&self, exec: u64, stream: u64) {
+        ok!(self.cuGraphLaunch(exec, stream));
+        ok!(self.cuStreamSynchronize(stream));
     }
 
     pub fn gate(&self, gate: u64, stream: u64) {
