@@ -98,6 +98,7 @@ impl Call {
         let host = self.key();
         let stream = self.engine.create_stream(host, key, StreamKind::PerThread, 0);
         let new = (stream, self.unique());
+        self.engine.number_stream(stream, new.1);
         if let Some(context) = self.contexts.get_mut(&context) {
             context.per_thread.insert(thread, new);
         }
@@ -215,11 +216,11 @@ impl Call {
         let (kind, first) = self.explain(&wrong);
         let how = if wrong.write { "write" } else { "read" };
         let second = format!(
-            "{how} of {:#x}..{:#x} by {label}, operation {}, stream {} of device {}, host thread {}",
+            "{how} of {:#x}..{:#x} by {label}, operation {}, {} of device {}, host thread {}",
             wrong.at,
             wrong.at.saturating_add(wrong.bytes),
             op.0,
-            stream.id,
+            self.engine.stream_name(stream.key),
             stream.device,
             self.thread
         );

@@ -256,6 +256,7 @@ fn prepare(call: &mut Call, plan: &Plan, stream: &StreamRef) -> Launch {
         let (owner, device) = (call.contexts[&context].key, call.contexts[&context].device);
         let thread = call.key();
         let key = call.engine.create_stream(thread, owner, StreamKind::NonBlocking, 0);
+        call.engine.number_stream(key, stream.id);
         lanes.push(StreamRef { key, id: stream.id, context, device });
     }
     Launch { lanes, begin, events: HashMap::new() }

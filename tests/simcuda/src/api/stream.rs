@@ -95,6 +95,7 @@ fn create(call: &mut Call, to: *mut u64, flags: u32, priority: i32) -> Outcome {
     let (thread, owner) = (call.key(), call.contexts[&context].key);
     let key = call.engine.create_stream(thread, owner, kind, priority);
     let id = call.unique();
+    call.engine.number_stream(key, id);
     let handle = call.streams.insert(Stream { key, context, flags, priority, id });
     put(to, handle)
 }
