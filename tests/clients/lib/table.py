@@ -157,6 +157,20 @@ CLIENTS = (
             r"bytes 0x0\.\.0x800000 of [^\n]*cuMemAlloc\(\d+\)",
         ),
     ),
+    torch_program("torch-graphs", "captured.py"),
+    torch_program("torch-graphs-expandable", "captured.py", "expandable", "expandable_segments:True"),
+    torch_program("torch-graphs-async", "captured.py", "async", "backend:cudaMallocAsync"),
+    torch_program("torch-graphs-cuddy", "captured.py", "cuddy", crates=("cuddy",), own=True),
+    torch_program(
+        "torch-graphs-missing-wait",
+        "missing_wait_graph.py",
+        finds=(
+            r"two uses of the same bytes that nothing orders",
+            r"first: +read by cuMemcpy\w*Async\([^\n]*node \d+ of a graph's launch 1\)[^\n]* stream \d+",
+            r"second: +write by cuMemcpy\w*Async\([^\n]* stream \d+",
+            r"bytes 0x0\.\.0x400000 of [^\n]*cuMemAlloc\(\d+\)",
+        ),
+    ),
     torch_program("torch-training", "training.py"),
     torch_program("torch-training-expandable", "training.py", conf="expandable_segments:True"),
     torch_program(

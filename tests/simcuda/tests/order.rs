@@ -214,7 +214,8 @@ fn a_report_names_streams_as_the_program_knows_them() {
     let text = sides();
     assert!(named(&text, &format!("per-thread stream {}", s.stream_id(2))), "{text}");
     // A use that is wrong by itself says it in the same words.
+    let legacy = s.stream_id(0);
     ok!(s.cuMemsetD8Async(x + 64, 1, 1, 0));
     let text = s.sim.reports().join("\n");
-    assert!(text.contains(&format!(", legacy stream {} of device 0", s.stream_id(0))), "{text}");
+    assert!(text.contains(&format!(", legacy stream {legacy} of device 0")), "{text}");
 }
