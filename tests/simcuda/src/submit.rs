@@ -76,7 +76,9 @@ impl Call {
         if handle > PER_THREAD {
             let stream = self.streams.get(handle).ok_or(code::INVALID_HANDLE)?;
             let (key, id, context) = (stream.key, stream.id, stream.context);
-            self.healthy(context)?;
+            if context != current {
+                self.healthy(context)?;
+            }
             let device = self.contexts[&context].device;
             return self.usable(StreamRef { key, id, context, device });
         }
