@@ -93,6 +93,7 @@ CUDDY = ("-I{root}/include", "{target}/libcuddy.so", "-Wl,-rpath,{scratch}")
 CLIENTS = (
     c_program("c-driver", "driver.c", accesses=1000),
     c_program("c-driver-per-thread", "driver.c", "-DCUDA_API_PER_THREAD_DEFAULT_STREAM", accesses=1000),
+    c_program("c-runtime", "runtime.c", "-isystem", "{nvidia}/cuda_nvcc/include", link="-lcudart", runtime="12", accesses=1000),
     Client("cudarc", ("{target}/client-cudarc",), crates=("client-cudarc",), accesses=50),
     python_program("numba-cuda", "numba_arrays.py", accesses=50, outside=("freed arrays give their memory back",)),
     python_program("numba-cuda-emm", "numba_manager.py", accesses=5, outside=("each goes back to it exactly once",)),
