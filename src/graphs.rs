@@ -117,23 +117,32 @@ impl Graphs {
         graph.ok_or(Error::Internal("a graph that was just there"))
     }
 
-    /// The graphs that are begun.
+    /// The graphs that are begun, to be changed.
     pub(crate) fn begun(&mut self) -> impl Iterator<Item = &mut Graph> {
         self.places.iter_mut().filter_map(|place| place.graph.as_mut()).filter(|graph| graph.begun)
     }
 
-    /// The graphs whose captures were found, with their names.
+    /// The graphs whose captures were found, and their names.
     pub(crate) fn found(&self) -> impl Iterator<Item = (GraphName, &Graph)> {
-        self.places.iter().zip(0..).filter_map(|(place, at)| {
-            let graph = place.graph.as_ref().filter(|graph| graph.gone.is_some())?;
-            Some((GraphName { place: at, generation: place.generation }, graph))
-        })
+        self.by_name().filter(|(_, graph)| graph.gone.is_some())
     }
 
     /// The same, to be changed.
     pub(crate) fn found_mut(&mut self) -> impl Iterator<Item = &mut Graph> {
         let graphs = self.places.iter_mut().filter_map(|place| place.graph.as_mut());
         graphs.filter(|graph| graph.gone.is_some())
+    }
+
+    /// The graphs that are begun, and their names.
+    pub(crate) fn begun_by_name(&self) -> impl Iterator<Item = (GraphName, &Graph)> {
+        self.by_name().filter(|(_, graph)| graph.begun)
+    }
+
+    fn by_name(&self) -> impl Iterator<Item = (GraphName, &Graph)> {
+        (0..).zip(&self.places).filter_map(|(place, known)| {
+            let name = GraphName { place, generation: known.generation };
+            Some((name, known.graph.as_ref()?))
+        })
     }
 
     /// The pool and the captured slot of a stream that is known to be captured.

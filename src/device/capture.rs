@@ -12,6 +12,7 @@
 //! shelves are closed: every call looks whether its stream is captured.
 
 use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, RwLockReadGuard};
 
 use super::books::Books;
 use super::pool::PoolTerms;
@@ -33,6 +34,26 @@ impl Device {
         self.captures.load(Ordering::Relaxed) > 0
     }
 
+    /// Leave to make driver calls about a whole context, for as long as it is kept; `None` while a
+    /// capture may be under way, which they would break.
+    pub(super) fn over_whole_context(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        let leave = self.whole_context.read().unwrap_or_else(PoisonError::into_inner);
+        let refused = self.may_capture() && !mutant("capture-records-over-the-context");
+        if mutant("capture-begins-amid-calls") {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        (!refused).then_some(leave)
+    }
+
+    /// Returns once the calls are over that were begun before a capture was known of, and that would
+    /// break it.
+    fn let_calls_end(&self) {
+        if !mutant("capture-begins-amid-calls") {
+            drop(self.recording.lock());
+            drop(self.whole_context.write());
+        }
+    }
+
     /// Says that a stream is captured from now on, or is about to be, into a graph whose memory is of
     /// a pool; without one, of a pool of its own.
     pub(crate) fn begin_graph(
@@ -46,7 +67,7 @@ impl Device {
             )));
         }
         let heap = Heap::new(self.page())?;
-        self.with_eager_slot(stream, |books, slot| {
+        let begun = self.with_eager_slot(stream, |books, slot| {
             if books.graphs.capturing(slot).is_some() {
                 return Err(Error::InvalidGraph(sentence!(
                     "stream {:#x} is captured into another graph already: end that one first",
@@ -74,13 +95,16 @@ impl Device {
                 self.front.end_era();
             }
             begun
-        })
+        });
+        self.let_calls_end();
+        begun
     }
 
     /// Says that the capture is over, whether it went well or not. What could not be fenced while it
     /// was under way is fenced now.
     pub(crate) fn end_graph(&self, name: GraphName) -> Result<(), Error> {
         {
+            let _nobody_asks = self.recording.lock();
             let mut books = self.books.lock();
             let graph = books.graphs.get(name)?;
             if !graph.begun {
@@ -181,17 +205,20 @@ impl Device {
 
     /// Graphs that were begun before their capture do not know its number yet: asks for it.
     pub(super) fn learn_captures(&self) -> Result<(), Error> {
-        let unknown: Vec<usize> = {
-            let mut books = self.books.lock();
-            let unknown = books.graphs.begun().filter(|graph| graph.capture.is_none());
-            unknown.map(|graph| graph.handle).collect()
-        };
-        for own in unknown {
-            let number = self.capture_of(own)?;
-            let mut books = self.books.lock();
-            books.graphs.begun().filter(|graph| graph.handle == own).for_each(|graph| {
-                graph.capture = number;
-            });
+        // No graph ends meanwhile: their streams live. And no answer of before is noted after ours.
+        let _recording = self.recording.lock();
+        let mut unknown: Vec<(GraphName, usize)> = Vec::new();
+        for (name, graph) in self.books.lock().graphs.begun_by_name() {
+            if graph.capture.is_none() {
+                unknown.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+                unknown.push((name, graph.handle));
+            }
+        }
+        for (name, handle) in unknown {
+            // What another's stream answers is no failure of this call.
+            if let Ok(Some(number)) = self.capture_of(handle) {
+                self.books.lock().graphs.get(name)?.capture = Some(number);
+            }
         }
         Ok(())
     }
@@ -324,5 +351,22 @@ impl Books {
                 pool.launched.clear();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::{Home, Kind};
+
+    /// What fails pins nothing: the stream's slot can be another stream's.
+    #[test]
+    fn a_launch_of_no_graph_pins_no_slot() {
+        let home = Home { context: 1, id: 1 };
+        let mut books = Books::new(2 << 20, home).expect("room");
+        let slot = books.streams.add(Key::Id(7), Kind::Borrowed, 0x5000, 7, home).expect("room");
+        let gone = GraphName { place: 0, generation: 1 };
+        assert!(matches!(books.note_launch(gone, slot), Err(Error::InvalidGraph(_))));
+        assert_eq!(books.streams.idle(), Some(slot));
     }
 }

@@ -45,8 +45,8 @@ mod work;
 pub(crate) use self::names::Named;
 pub(crate) use self::snapshot::untouched;
 
-use std::sync::Condvar;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Condvar, RwLock};
 
 use self::books::Books;
 use self::fence::Spares;
@@ -114,6 +114,9 @@ pub(crate) struct Device {
     /// Held from looking a stream's handle up to having recorded on it; retiring a stream waits for
     /// it, since the stream may be destroyed after that.
     recording: Lock<(), RECORDING>,
+    /// Held shared by driver calls about a whole context, from having seen that nothing captures to
+    /// their return: no capture begins amid them.
+    whole_context: RwLock<()>,
     books: Lock<Books, BOOKS>,
     /// Events of the device's own context that nobody uses.
     spares: Lock<Spares, SPARES>,

@@ -66,7 +66,10 @@ impl Inside<'_> {
     /// captured graph and all that was made of it is gone, and its launches are over.
     ///
     /// The handle must be valid, as above.
-    pub(crate) fn watch_capture(&self, stream: StreamHandle) -> Result<Option<Watched>, DriverError> {
+    pub(crate) fn watch_capture(
+        &self,
+        stream: StreamHandle,
+    ) -> Result<Option<Watched>, DriverError> {
         let Some(Capture { number, graph }) = self.capture(stream)? else { return Ok(None) };
         let gone = Arc::new(AtomicBool::new(false));
         let table = &self.driver.table;

@@ -43,6 +43,7 @@ macro_rules! cu {
 mod captures;
 mod scenarios;
 
+#[allow(unused_imports)]
 pub use captures::*;
 pub use scenarios::*;
 
