@@ -137,7 +137,7 @@ fn captures_come_and_go() {
         let main = capturable(machine);
         for round in 0..8 {
             machine.begin_capture_in(main, mode);
-            let block = work(machine, main, 3 * MIB);
+            work(machine, main, 3 * MIB);
             if round % 2 == 0 {
                 // Nobody calls between this capture's end and the next one's begin.
                 let launchable = machine.instantiate_capture(main);
@@ -145,13 +145,11 @@ fn captures_come_and_go() {
                 machine.destroy_launchable(launchable);
             } else {
                 machine.end_capture(main);
-                let eager = work(machine, main, 3 * MIB);
-                assert!(round > 1 || eager != block, "the graph may not be gone");
+                work(machine, main, 3 * MIB);
             }
         }
         machine.synchronize_all();
         until_all_is_given_back();
-        assert!(stats(0).reserved_peak <= 64 * MIB, "{}", stats(0).reserved_peak);
     });
 }
 
@@ -189,9 +187,8 @@ fn a_capture_that_cannot_be_watched_serves_nothing() {
             assert!(matches!(malloc_on(MIB, stream), Err(Error::Driver(_))), "{function}");
             machine.sim.clear_faults();
             assert_eq!(memory_only(stats(0)), before);
-            let block = work(machine, stream, MIB);
+            work(machine, stream, MIB);
             machine.end_capture(stream);
-            let _ = block;
             process::stream_retire(0, stream).expect("open");
             machine.synchronize_all();
             until_all_is_given_back();

@@ -1,6 +1,5 @@
 //! What users of other allocators ran into, each as a small program.
 
-use cuddy::error::Error;
 use cuddy::process;
 
 use crate::machine::*;

@@ -151,6 +151,7 @@ SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "cuddy_record_stream": (c_int, (c_void_p, c_void_p)),
     "cuddy_block_info": (c_int, (c_void_p, POINTER(Block))),
     "cuddy_stream_open": (c_int, (c_int, c_void_p)),
+    "cuddy_stream_open_ex": (c_int, (c_int, c_void_p, c_uint32)),
     "cuddy_stream_retire": (c_int, (c_int, c_void_p)),
     "cuddy_note_wait": (c_int, (c_int, c_void_p, c_void_p)),
     "cuddy_pool_create": (c_int, (POINTER(PoolOptions), POINTER(c_uint64))),
