@@ -168,11 +168,13 @@ impl Device {
     }
 
     /// The pool and the slot of a request on a stream that is captured; `None` if it is not, or into
-    /// no graph that we know.
+    /// no graph that we know. Any answer is void, and nothing noted, if slots were vacated since
+    /// `vacated` was read: whoever asks looks for the slot again.
     pub(super) fn captured(
         &self,
         stream: Named,
         slot: StreamSlot,
+        vacated: u64,
     ) -> Result<Option<(PoolId, StreamSlot)>, Error> {
         let unseen = mutant("capture-serves-from-the-default-pool");
         if unseen || !self.may_capture() || slot == LEGACY || stream.is_any() {
@@ -181,18 +183,25 @@ impl Device {
         if let Some(known) = self.books.lock().graphs.capturing(slot) {
             return Ok(Some(known));
         }
-        self.joined(stream.raw, slot)
+        let unmoved =
+            |books: &Books| books.streams.vacated() == vacated || mutant("device-slot-of-before");
+        self.joined(stream.raw, slot, unmoved)
     }
 
-    /// The same for a stream whose handle may be used, and that may have joined a capture.
+    /// The same for a stream whose handle may be used, and that may have joined a capture: if the
+    /// slot is still that stream's.
     fn joined(
         &self,
         handle: usize,
         slot: StreamSlot,
+        still: impl FnOnce(&Books) -> bool,
     ) -> Result<Option<(PoolId, StreamSlot)>, Error> {
         let Some(capture) = self.capture_of(handle)? else { return Ok(None) };
         self.learn_captures()?;
         let books = &mut *self.books.lock();
+        if !still(books) {
+            return Ok(None);
+        }
         let pool = books.graphs.begun().find(|graph| graph.capture == Some(capture));
         let Some(pool) = pool.map(|graph| graph.pool) else { return Ok(None) };
         let captured = books.captured_slot(pool, slot)?;
@@ -248,7 +257,7 @@ impl Device {
         };
         let known = self.books.lock().graphs.capturing(stream);
         let captured = match (known, handle) {
-            (None, Some(handle)) if stream != LEGACY => self.joined(handle, stream)?,
+            (None, Some(handle)) if stream != LEGACY => self.joined(handle, stream, |_| true)?,
             (known, _) => known,
         };
         match captured {
