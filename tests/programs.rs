@@ -137,6 +137,16 @@ fn crowd() {
     }
 }
 
+/// Threads that capture beside threads that open streams and allocate.
+#[test]
+fn crowd_graphs() {
+    let folder = Folder::with_libraries();
+    let binary = compile(&folder, Path::new("tests/c/crowd_graphs.c"), Language::C99);
+    for schedule in ["eager", "lazy", "lag:50", "random:4", "random:5", "lazy"] {
+        common::run(in_sandbox(&folder, &binary).env("SIMCUDA_SCHEDULE", schedule)).quietly();
+    }
+}
+
 #[test]
 fn fork() {
     check("fork.c");
