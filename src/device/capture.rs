@@ -221,17 +221,17 @@ impl Device {
     fn learn_captures(&self) -> Result<(), Error> {
         // No graph ends meanwhile: their streams live. And no answer of before is noted after ours.
         let _recording = self.recording.lock();
-        let mut unknown: Vec<(GraphName, usize)> = Vec::new();
-        for (name, graph) in self.books.lock().graphs.begun_by_name() {
-            if graph.capture.is_none() {
-                unknown.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
-                unknown.push((name, graph.handle));
-            }
+        let mut unknown: Vec<usize> = Vec::new();
+        for graph in self.books.lock().graphs.begun().filter(|graph| graph.capture.is_none()) {
+            unknown.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+            unknown.push(graph.handle);
         }
-        for (name, handle) in unknown {
+        for own in unknown {
             // What another's stream answers is no failure of this call.
-            if let Ok(Some(number)) = self.capture_of(handle) {
-                self.books.lock().graphs.get(name)?.capture = Some(number);
+            if let Ok(number @ Some(_)) = self.capture_of(own) {
+                let mut books = self.books.lock();
+                let its = books.graphs.begun().filter(|graph| graph.handle == own);
+                its.for_each(|graph| graph.capture = number);
             }
         }
         Ok(())
