@@ -5,39 +5,15 @@
 
 enum { THREADS = 4, ROUNDS = 25, BLOCKS = 12 };
 
-typedef struct CUstream_st *CUstream;
-
-static void *context;
-static int (*memset_async)(uint64_t, unsigned char, size_t, CUstream);
-
-static CUstream new_stream(void) {
-    CUstream stream = NULL;
-    SAME(DRIVER(int, "cuStreamCreate", (CUstream *, unsigned), (&stream, 1)), 0);
-    return stream;
-}
-
-static void drop_stream(CUstream stream) {
-    SAME(DRIVER(int, "cuStreamDestroy_v2", (CUstream), (stream)), 0);
-}
-
-/* What `after` is given from here on runs after what `before` has. */
-static void order(CUstream before, CUstream after) {
-    void *event = NULL;
-    SAME(DRIVER(int, "cuEventCreate", (void **, unsigned), (&event, 2)), 0);
-    SAME(DRIVER(int, "cuEventRecord", (void *, CUstream), (event, before)), 0);
-    SAME(DRIVER(int, "cuStreamWaitEvent", (CUstream, void *, unsigned), (after, event, 0)), 0);
-    SAME(DRIVER(int, "cuEventDestroy_v2", (void *), (event)), 0);
-}
-
 /* Blocks of two streams by turns: each is used; every other one is freed at once, the rest at the end. */
-static void some_work(CUstream one, CUstream other, size_t salt) {
+static void some_work(cuddy_stream one, cuddy_stream other, size_t salt) {
     void *kept[BLOCKS];
     int i, count = 0;
     for (i = 0; i < BLOCKS; i++) {
-        CUstream stream = i % 3 ? one : other;
+        cuddy_stream stream = i % 3 ? one : other;
         size_t bytes = 1 + (salt * 7919 + (size_t)i * 104729) % (i % 5 ? 6000 : 3 * MIB);
         void *ptr = allocate(bytes, stream);
-        SAME(memset_async((uint64_t)(uintptr_t)ptr, 1, bytes, stream), 0);
+        fill(ptr, 7, bytes, stream);
         if (i % 2) OK(cuddy_free(ptr));
         else kept[count++] = ptr;
     }
@@ -46,40 +22,40 @@ static void some_work(CUstream one, CUstream other, size_t salt) {
 
 static void *capture(void *number) {
     uintptr_t round;
-    SAME(DRIVER(int, "cuCtxSetCurrent", (void *), (context)), 0);
+    use_device();
     for (round = 0; round < ROUNDS; round++) {
-        CUstream own = new_stream(), joined = new_stream();
+        cuddy_stream own = new_stream(), joined = new_stream();
         void *captured = NULL, *launchable = NULL;
         cuddy_graph graph;
         OK(cuddy_graph_begin(&graph, DEVICE, own, 0));
-        SAME(DRIVER(int, "cuStreamBeginCapture_v2", (CUstream, int), (own, (int)(round % 3))), 0);
+        SAME(DRIVER(int, "cuStreamBeginCapture_v2", (cuddy_stream, int), (own, (int)(round % 3))), 0);
         order(own, joined);
         some_work(joined, own, (uintptr_t)number + round);
         order(joined, own);
-        SAME(DRIVER(int, "cuStreamEndCapture", (CUstream, void **), (own, &captured)), 0);
+        SAME(DRIVER(int, "cuStreamEndCapture", (cuddy_stream, void **), (own, &captured)), 0);
         OK(cuddy_graph_end(graph));
         SAME(DRIVER(int, "cuGraphInstantiateWithFlags", (void **, void *, uint64_t),
                     (&launchable, captured, 0)), 0);
-        SAME(DRIVER(int, "cuGraphLaunch", (void *, CUstream), (launchable, own)), 0);
+        SAME(DRIVER(int, "cuGraphLaunch", (void *, cuddy_stream), (launchable, own)), 0);
         SAME(DRIVER(int, "cuGraphExecDestroy", (void *), (launchable)), 0);
         SAME(DRIVER(int, "cuGraphDestroy", (void *), (captured)), 0);
         OK(cuddy_graph_destroy(graph, own));
-        drop_stream(joined);
-        drop_stream(own);
+        destroy_stream(joined);
+        destroy_stream(own);
     }
     return NULL;
 }
 
 static void *work(void *number) {
     uintptr_t round;
-    SAME(DRIVER(int, "cuCtxSetCurrent", (void *), (context)), 0);
+    use_device();
     for (round = 0; round < 4 * ROUNDS; round++) {
-        CUstream stream = new_stream();
+        cuddy_stream stream = new_stream();
         OK(cuddy_stream_open(DEVICE, stream));
         some_work(stream, stream, (uintptr_t)number * 1000 + round);
         if (round % 8 == 7) OK(cuddy_trim(DEVICE, 8 * MIB, NULL));
         OK(cuddy_stream_retire(DEVICE, stream));
-        drop_stream(stream);
+        destroy_stream(stream);
     }
     return NULL;
 }
@@ -87,10 +63,7 @@ static void *work(void *number) {
 int main(void) {
     pthread_t thread[THREADS];
     uintptr_t i;
-    *(void (**)(void)) &memset_async = driver_function("cuMemsetD8Async");
-    SAME(DRIVER(int, "cuInit", (unsigned), (0)), 0);
-    SAME(DRIVER(int, "cuDevicePrimaryCtxRetain", (void **, int), (&context, DEVICE)), 0);
-    SAME(DRIVER(int, "cuCtxSetCurrent", (void *), (context)), 0);
+    use_device();
     for (i = 0; i < THREADS; i++)
         CHECK(!pthread_create(&thread[i], NULL, i % 2 ? work : capture, (void *)i));
     for (i = 0; i < THREADS; i++) CHECK(!pthread_join(thread[i], NULL));
