@@ -43,6 +43,8 @@ fn in_sandbox(folder: &Folder, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", "/usr/bin:/bin").env("LD_LIBRARY_PATH", folder.path());
     command.env("SIMCUDA_MEMORY", "512MiB").env("SIMCUDA_CHECKER", "abort");
+    // A deliberate fault, if one is asked for.
+    command.envs(std::env::var_os("CUDDY_MUTANT").map(|fault| ("CUDDY_MUTANT", fault)));
     command
 }
 

@@ -22,7 +22,7 @@ use crate::driver::{Context, StreamHandle};
 use crate::error::{Error, sentence};
 use crate::graphs::{GraphName, Member};
 use crate::heap::Heap;
-use crate::mutants::mutant;
+use crate::mutants::{mutant, slow_mutant};
 use crate::streams::{Key, LEGACY};
 use crate::sync::thread_number;
 use crate::types::{Address, PoolId, Stamp, StreamSlot};
@@ -39,9 +39,7 @@ impl Device {
     pub(super) fn over_whole_context(&self) -> Option<RwLockReadGuard<'_, ()>> {
         let leave = self.whole_context.read().unwrap_or_else(PoisonError::into_inner);
         let refused = self.may_capture() && !mutant("capture-records-over-the-context");
-        if mutant("capture-begins-amid-calls") {
-            std::thread::sleep(std::time::Duration::from_millis(2));
-        }
+        let _ = slow_mutant("capture-begins-amid-calls");
         (!refused).then_some(leave)
     }
 
@@ -188,8 +186,8 @@ impl Device {
         if let Some(known) = self.books.lock().graphs.capturing(slot) {
             return Ok(Some(known));
         }
-        let unmoved =
-            |books: &Books| books.streams.vacated() == vacated || mutant("device-slot-of-before");
+        let faulty = slow_mutant("device-slot-of-before");
+        let unmoved = |books: &Books| books.streams.vacated() == vacated || faulty;
         self.joined(stream.raw, slot, unmoved)
     }
 
