@@ -117,7 +117,7 @@ impl Graphs {
         graph.ok_or(Error::Internal("a graph that was just there"))
     }
 
-    /// The graphs that are begun, to be changed.
+    /// The graphs that are begun.
     pub(crate) fn begun(&mut self) -> impl Iterator<Item = &mut Graph> {
         self.places.iter_mut().filter_map(|place| place.graph.as_mut()).filter(|graph| graph.begun)
     }
@@ -131,11 +131,6 @@ impl Graphs {
     pub(crate) fn found_mut(&mut self) -> impl Iterator<Item = &mut Graph> {
         let graphs = self.places.iter_mut().filter_map(|place| place.graph.as_mut());
         graphs.filter(|graph| graph.gone.is_some())
-    }
-
-    /// The graphs that are begun, and their names.
-    pub(crate) fn begun_by_name(&self) -> impl Iterator<Item = (GraphName, &Graph)> {
-        self.by_name().filter(|(_, graph)| graph.begun)
     }
 
     fn by_name(&self) -> impl Iterator<Item = (GraphName, &Graph)> {

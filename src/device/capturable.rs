@@ -126,9 +126,12 @@ impl Device {
         self.looks.store(any || books.graphs.found().next().is_some(), Ordering::Release);
     }
 
-    /// A stream's handle is about to be forgotten: nobody asks about it any more.
-    pub(super) fn end_found(&self, handle: StreamHandle) -> Result<(), Error> {
-        let _looking = self.looking.lock();
+    /// A stream's handle is about to be forgotten, before anybody asks again.
+    pub(super) fn end_found(
+        &self,
+        handle: StreamHandle,
+        _looking: &Guard<'_, (), LOOKING>,
+    ) -> Result<(), Error> {
         match self.found(handle.0) {
             Some((name, _)) => self.end_graph(name),
             None => Ok(()),

@@ -22,7 +22,7 @@ use crate::driver::{Context, StreamHandle};
 use crate::error::{Error, sentence};
 use crate::graphs::{GraphName, Member};
 use crate::heap::Heap;
-use crate::mutants::mutant;
+use crate::mutants::{mutant, slow_mutant};
 use crate::streams::{Key, LEGACY};
 use crate::sync::thread_number;
 use crate::types::{Address, PoolId, Stamp, StreamSlot};
@@ -39,9 +39,7 @@ impl Device {
     pub(super) fn over_whole_context(&self) -> Option<RwLockReadGuard<'_, ()>> {
         let leave = self.whole_context.read().unwrap_or_else(PoisonError::into_inner);
         let refused = self.may_capture() && !mutant("capture-records-over-the-context");
-        if mutant("capture-begins-amid-calls") {
-            std::thread::sleep(std::time::Duration::from_millis(2));
-        }
+        let _ = slow_mutant("capture-begins-amid-calls");
         (!refused).then_some(leave)
     }
 
@@ -183,8 +181,8 @@ impl Device {
         if let Some(known) = self.books.lock().graphs.capturing(slot) {
             return Ok(Some(known));
         }
-        let unmoved =
-            |books: &Books| books.streams.vacated() == vacated || mutant("device-slot-of-before");
+        let faulty = slow_mutant("device-slot-of-before");
+        let unmoved = |books: &Books| books.streams.vacated() == vacated || faulty;
         self.joined(stream.raw, slot, unmoved)
     }
 
@@ -216,17 +214,17 @@ impl Device {
     pub(super) fn learn_captures(&self) -> Result<(), Error> {
         // No graph ends meanwhile: their streams live. And no answer of before is noted after ours.
         let _recording = self.recording.lock();
-        let mut unknown: Vec<(GraphName, usize)> = Vec::new();
-        for (name, graph) in self.books.lock().graphs.begun_by_name() {
-            if graph.capture.is_none() {
-                unknown.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
-                unknown.push((name, graph.handle));
-            }
+        let mut unknown: Vec<usize> = Vec::new();
+        for graph in self.books.lock().graphs.begun().filter(|graph| graph.capture.is_none()) {
+            unknown.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+            unknown.push(graph.handle);
         }
-        for (name, handle) in unknown {
+        for own in unknown {
             // What another's stream answers is no failure of this call.
-            if let Ok(Some(number)) = self.capture_of(handle) {
-                self.books.lock().graphs.get(name)?.capture = Some(number);
+            if let Ok(number @ Some(_)) = self.capture_of(own) {
+                let mut books = self.books.lock();
+                let its = books.graphs.begun().filter(|graph| graph.handle == own);
+                its.for_each(|graph| graph.capture = number);
             }
         }
         Ok(())

@@ -62,7 +62,8 @@ impl Device {
     /// Records a held stream's last fence, and never touches its handle again.
     pub(crate) fn retire_stream(&self, stream: Named) -> Result<(), Error> {
         let Some(handle) = stream.created_or_built_in()? else { return Ok(()) };
-        self.end_found(handle)?;
+        let nobody_asks = self.looking.lock();
+        self.end_found(handle, &nobody_asks)?;
         let mut books = self.books.lock();
         let Some(last) = books.streams.retire(handle.0) else {
             return Err(Error::InvalidStream(sentence!(
@@ -73,7 +74,7 @@ impl Device {
         };
         self.front.end_era();
         let home = books.streams.home(last.stream);
-        drop(books);
+        drop((books, nobody_asks));
         let _nobody_records = self.recording.lock();
         self.record_on(last, handle, home);
         Ok(())

@@ -11,6 +11,8 @@ use crate::error::DriverError;
 
 /// `CUDA_ERROR_NOT_SUPPORTED`.
 const NOT_SUPPORTED: c_int = 801;
+/// `CU_STREAM_CAPTURE_STATUS_NONE`.
+const NONE: c_int = 0;
 /// `CU_STREAM_CAPTURE_STATUS_ACTIVE`.
 const ACTIVE: c_int = 1;
 /// `CU_USER_OBJECT_NO_DESTRUCTOR_SYNC`: the only way there is.
@@ -102,26 +104,26 @@ impl Inside<'_> {
 
     /// Whether the driver says that the stream is capturing.
     ///
-    /// The handle must be valid: built-in, held, or passed to Cuddy in this very call.
+    /// The handle must be valid, as above.
     pub(crate) fn is_capturing(&self, stream: StreamHandle) -> bool {
-        let mut status = 0;
-        let entry = self.driver.table.stream_is_capturing;
-        // SAFETY: writes one int that outlives the call; the stream is valid by the rule.
-        let asked = self.call(Entry::stream_is_capturing, entry, |f| unsafe {
-            f(pointer(stream.0), &mut status)
-        });
-        asked.is_ok() && status == ACTIVE
+        self.capture_status(stream).is_ok_and(|status| status == ACTIVE)
     }
 
     /// Whether the stream may be capturing: also if the driver will not say.
+    ///
+    /// The handle must be valid, as above.
     pub(crate) fn may_be_capturing(&self, stream: StreamHandle) -> bool {
-        let Some(_) = self.driver.table.stream_is_capturing else { return false };
-        let mut status = 0;
+        let captures_exist = self.driver.table.stream_is_capturing.is_some();
+        captures_exist && self.capture_status(stream).map_or(true, |status| status != NONE)
+    }
+
+    fn capture_status(&self, stream: StreamHandle) -> Result<c_int, DriverError> {
+        let mut status = NONE;
         let entry = self.driver.table.stream_is_capturing;
         // SAFETY: writes one int that outlives the call; the stream is valid by the rule.
-        let asked = self.call(Entry::stream_is_capturing, entry, |f| unsafe {
+        self.call(Entry::stream_is_capturing, entry, |f| unsafe {
             f(pointer(stream.0), &mut status)
-        });
-        asked.is_err() || status != 0
+        })
+        .map(|()| status)
     }
 }

@@ -44,8 +44,7 @@ mod captures;
 mod scenarios;
 
 #[allow(unused_imports)]
-pub use captures::*;
-pub use scenarios::*;
+pub use self::{captures::*, scenarios::*};
 
 impl Machine {
     pub fn new() -> Self {
