@@ -3,6 +3,7 @@
 
 mod machine;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cuddy::abi::streams::{CUDDY_STREAM_CAPTURABLE, cuddy_stream_open_ex};
@@ -150,6 +151,29 @@ fn captures_come_and_go() {
         }
         machine.synchronize_all();
         until_all_is_given_back();
+    });
+}
+
+#[test]
+fn no_thread_asks_about_a_stream_that_is_gone() {
+    checked("no_thread_asks_about_a_stream_that_is_gone", &[], |machine| {
+        let (context, over) = (machine.context(), AtomicBool::new(false));
+        let eager = machine.held_stream();
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                machine.set_context(context);
+                while !over.load(Ordering::Relaxed) {
+                    work(machine, eager, MIB);
+                }
+            });
+            for _ in 0..200 {
+                let stream = capturable(machine);
+                work(machine, stream, MIB);
+                process::stream_retire(0, stream).expect("open");
+                machine.destroy_stream(stream);
+            }
+            over.store(true, Ordering::Relaxed);
+        });
     });
 }
 

@@ -13,7 +13,7 @@ use super::{Device, LOOKING, Named};
 use crate::driver::{Context, Inside, StreamHandle};
 use crate::error::{Error, sentence};
 use crate::graphs::GraphName;
-use crate::mutants::mutant;
+use crate::mutants::{mutant, slow_mutant};
 use crate::sync::Guard;
 
 impl Device {
@@ -64,6 +64,7 @@ impl Device {
                 handles.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
                 handles.push(handle);
             }
+            let _ = slow_mutant("capturable-asks-the-retired");
             for handle in handles {
                 self.look_at(&inside, handle)?;
             }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use super::Device;
 use crate::driver::{Context, StreamHandle};
 use crate::error::{DriverError, Error, sentence};
+use crate::mutants::mutant;
 use crate::options::StreamTrust;
 use crate::streams::{Home, Key, Kind};
 use crate::sync::thread_number;
@@ -64,6 +65,7 @@ impl Device {
         let Some(handle) = stream.created_or_built_in()? else { return Ok(()) };
         let nobody_asks = self.looking.lock();
         self.end_found(handle, &nobody_asks)?;
+        let nobody_asks = (!mutant("capturable-asks-the-retired")).then_some(nobody_asks);
         let mut books = self.books.lock();
         let Some(last) = books.streams.retire(handle.0) else {
             return Err(Error::InvalidStream(sentence!(

@@ -26,6 +26,7 @@ TYPES = {
     "cuddy_pool": ctypes.c_uint64,
     "cuddy_graph": ctypes.c_uint64,
     "uint64_t": ctypes.c_uint64,
+    "uint32_t": ctypes.c_uint32,
     "const char *": ctypes.c_char_p,
     "char *": ctypes.POINTER(ctypes.c_char),
     "void *": ctypes.c_void_p,

@@ -33,6 +33,7 @@ STREAM_PER_THREAD: Final = 2
 STREAM_ANY: Final = (1 << 64) - 1
 REQUEST_NO_WAIT: Final = 1
 POOL_USE_ON_OOM: Final = 1
+STREAM_CAPTURABLE: Final = 1
 POOL_CURRENT: Final = 0
 POOL_DEFAULT: Final = 1
 NO_LIMIT: Final = (1 << 64) - 1
