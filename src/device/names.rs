@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use super::Device;
 use crate::driver::{Context, StreamHandle};
 use crate::error::{DriverError, Error, sentence};
-use crate::mutants::mutant;
+use crate::mutants::{mutant, slow_mutant};
 use crate::options::StreamTrust;
 use crate::streams::{Home, Key, Kind};
 use crate::sync::thread_number;
@@ -66,6 +66,7 @@ impl Device {
         let nobody_asks = self.looking.lock();
         self.end_found(handle, &nobody_asks)?;
         let nobody_asks = (!mutant("capturable-asks-the-retired")).then_some(nobody_asks);
+        let _ = slow_mutant("capturable-asks-the-retired");
         let mut books = self.books.lock();
         let Some(last) = books.streams.retire(handle.0) else {
             return Err(Error::InvalidStream(sentence!(

@@ -114,7 +114,7 @@ impl Inside<'_> {
     /// The handle must be valid, as above.
     pub(crate) fn may_be_capturing(&self, stream: StreamHandle) -> bool {
         let captures_exist = self.driver.table.stream_is_capturing.is_some();
-        captures_exist && self.capture_status(stream).map_or(true, |status| status != NONE)
+        captures_exist && self.capture_status(stream) != Ok(NONE)
     }
 
     fn capture_status(&self, stream: StreamHandle) -> Result<c_int, DriverError> {
