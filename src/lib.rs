@@ -1,4 +1,16 @@
 //! A caching CUDA memory allocator for every program.
+//!
+//! ```no_run
+//! use cuddy::Buffer;
+//!
+//! let weights = Buffer::<f32>::new(1 << 20)?; // device memory, of the legacy default stream
+//! drop(weights); // back to the cache, in stream order: no wait, no driver call
+//! println!("{}", cuddy::memory_summary(0)?);
+//! # Ok::<(), cuddy::Error>(())
+//! ```
+//!
+//! [`Buffer`], [`Pool`], [`Stream`] and [`scope()`] own what they name; [`process`] has every function of
+//! `cuddy.h`, by numbers. Streams and events of the driver's are passed as its handles.
 
 pub mod abi;
 pub(crate) mod device;
@@ -15,6 +27,7 @@ pub(crate) mod limbo;
 pub mod mutants;
 pub(crate) mod observers;
 pub mod options;
+pub mod owned;
 pub(crate) mod owners;
 pub mod process;
 pub(crate) mod scopes;
@@ -24,3 +37,11 @@ pub mod stats;
 pub(crate) mod streams;
 pub(crate) mod sync;
 pub mod types;
+
+pub use error::Error;
+pub use owned::{Buffer, HeldStream, Options, Pool, Stream, scope};
+pub use process::{
+    empty_cache, leaks, mem_get_info, record_history, scopes, set_memory_limit, snapshot, tick,
+    trim,
+};
+pub use process::{stats as memory_stats, summary as memory_summary};
