@@ -27,17 +27,12 @@ fn the_program_prints_what_the_readme_says() {
     common::compare("README.md", &fresh);
 }
 
-/// The Rust program is the example `step`, which cargo builds with the tests.
+/// The Rust program, in a crate that names this one as the README says.
 #[test]
 fn the_rust_program_prints_what_the_readme_says() {
     let heading = "### Rust";
     let readme = fs::read_to_string("README.md").expect("there is a README");
-    let source = fs::read_to_string("tests/examples/step.rs").expect("there is an example");
-    common::compare("README.md", &common::with_block(&readme, heading, "rust", &source));
-    let built = common::library("libcuddy.so");
-    let built = built.parent().and_then(std::path::Path::parent).expect("target/debug/deps");
-    let program = built.join("examples/step");
-    assert!(program.exists(), "{} is missing: cargo build --examples", program.display());
+    let program = common::stranger("step", block(&readme, heading, "rust")).join("step");
     let folder = Folder::with_libraries();
     let mut command = Command::new(program);
     command.env_clear().env("LD_LIBRARY_PATH", folder.path());

@@ -5,16 +5,16 @@ mod machine;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use cuddy::{Buffer, Error, Options, Pool, Stream};
-use machine::{MIB, Machine, isolated};
+use cuddy::{Buffer, Error, Pool, Request, Stream};
+use machine::{MIB, isolated};
 
 fn allocated() -> u64 {
     cuddy::memory_stats(0).expect("there is a device").allocated
 }
 
-fn stream(machine: &Machine) -> Stream {
-    // SAFETY: the machine never destroys it.
-    unsafe { Stream::from_raw(std::ptr::with_exposed_provenance_mut(machine.stream())) }
+fn stream(handle: usize) -> Stream {
+    // SAFETY: no scenario destroys a stream.
+    unsafe { Stream::from_raw(std::ptr::with_exposed_provenance_mut(handle)) }
 }
 
 #[test]
@@ -40,9 +40,9 @@ fn buffers() {
             panic!("the device has 512 MiB");
         };
         assert!(why.contains("600.0 MiB"), "{why}");
-        let misaligned = Options { alignment: 3, ..Options::default() };
+        let misaligned = Request { alignment: 3, ..Request::default() };
         assert!(matches!(Buffer::<u8>::with(1, &misaligned), Err(Error::InvalidArgument { .. })));
-        let aligned = Options { alignment: MIB, ..Options::default() };
+        let aligned = Request { alignment: MIB, ..Request::default() };
         let aligned = Buffer::<u8>::with(1, &aligned).expect("memory");
         assert_eq!(aligned.address() % MIB, 0);
         let handed = aligned.into_address();
@@ -51,33 +51,67 @@ fn buffers() {
     });
 }
 
+/// A request of this stream's.
+fn on(stream: Stream) -> Request<'static> {
+    Request { stream, ..Request::default() }
+}
+
+/// The checker ends the process if two uses of the same bytes are not ordered.
+#[test]
+fn order() {
+    isolated("order", &[("SIMCUDA_CHECKER", "abort")], |machine| {
+        machine.use_device(0);
+        let handles = (machine.stream(), machine.stream());
+        let (first, second) = (stream(handles.0), stream(handles.1));
+        let new = |stream| Buffer::<u8>::with(2 * MIB as usize, &on(stream)).expect("memory");
+        let fill = |handle, buffer: &Buffer<u8>| {
+            machine.fill(handle, buffer.address(), 1, buffer.len() as u64);
+        };
+        let recorded = new(first);
+        assert_eq!(recorded.stream(), first);
+        fill(handles.1, &recorded);
+        recorded.record_stream(second).expect("it exists");
+        drop(recorded);
+        let next = new(first);
+        fill(handles.0, &next);
+
+        // The program's own order: what is given to a stream is that stream's at once.
+        machine.order(handles.0, handles.1);
+        let at = next.address();
+        next.free_on(second).expect("it is live");
+        let got = new(second);
+        assert_eq!(got.address(), at);
+        fill(handles.1, &got);
+        // On another thread than it was made on.
+        std::thread::spawn(move || drop(got)).join().expect("it ends");
+
+        let until = new(first);
+        fill(handles.1, &until);
+        let event = machine.event(handles.1);
+        // SAFETY: the event exists.
+        unsafe { until.free_after(std::ptr::with_exposed_provenance_mut(event)) }
+            .expect("it is live");
+        fill(handles.0, &new(first));
+        assert_eq!(allocated(), 0);
+    });
+}
+
 #[test]
 fn streams() {
     isolated("streams", &[("SIMCUDA_CHECKER", "abort")], |machine| {
         machine.use_device(0);
-        let (first, second) = (stream(machine), stream(machine));
+        let first = stream(machine.stream());
         let held = first.hold(0).expect("it exists");
-        let on = |stream| Options { stream, ..Options::default() };
-        let buffer = Buffer::<u8>::with(MIB as usize, &on(held.stream())).expect("memory");
-        assert_eq!(buffer.stream(), first);
-        buffer.record_stream(second).expect("it exists");
-        drop(buffer);
-        // The program's own order: what is given to a stream is that stream's at once.
-        let given = Buffer::<u8>::with(2 * MIB as usize, &on(first)).expect("memory");
-        let at = given.address();
-        given.free_on(second).expect("it is live");
-        let got = Buffer::<u8>::with(2 * MIB as usize, &on(second)).expect("memory");
-        assert_eq!(got.address(), at);
-        // On another thread than it was made on.
-        std::thread::spawn(move || drop(got)).join().expect("it ends");
-        assert_eq!(allocated(), 0);
+        drop(Buffer::<u8>::with(1, &on(held.stream())).expect("memory"));
+        drop(held);
+        drop(first.hold(0).expect("it can be held again"));
+        assert!(matches!(first.hold(cuddy::CURRENT_DEVICE), Err(Error::InvalidDevice { .. })));
         let patient =
-            Options { longest_wait: Some(Duration::from_secs(1)), ..on(Stream::PER_THREAD) };
+            Request { longest_wait: Some(Duration::from_secs(1)), ..on(Stream::PER_THREAD) };
         drop(Buffer::<u8>::with(1, &patient).expect("memory"));
         drop(Buffer::<u8>::with(1, &on(Stream::ANY)).expect("memory"));
-        drop(held);
-        let free = first.hold(0).expect("it can be held again");
-        drop(free);
+        let nowhere = Request { device: 7, ..Request::default() };
+        assert!(matches!(Buffer::<u8>::with(1, &nowhere), Err(Error::InvalidDevice { .. })));
     });
 }
 
@@ -100,11 +134,16 @@ fn pools_and_scopes_end_with_a_panic_too() {
         let other = inside(MIB).expect("memory");
         assert_eq!(pool.stats().expect("it is live").allocated, MIB, "a panic left it");
         let begun = cuddy::scope("step", || inside(1000)).expect("a name").expect("memory");
+        begun.annotate("weights").expect("scopes are in use");
+        assert!(cuddy::leaks("step").expect("a scope").contains("\"weights\""));
         assert!(cuddy::leaks("step").expect("a scope").contains("\"requested\":1000,"));
         assert!(cuddy::scopes().expect("scopes").contains("\"path\":\"step\",\"runs\":2,"));
+        drop(inside(1000).expect("memory"));
+        let outer = cuddy::scope("after", cuddy::scopes).expect("a name").expect("scopes");
+        assert!(outer.contains("\"path\":\"after\""), "the panic's scope has ended: {outer}");
         assert!(cuddy::scope("a/b", || ()).is_err());
         drop((outside, other, begun));
-        assert_eq!(cuddy::leaks("").expect("all").matches("address").count(), 1, "the pool's");
+        assert!(!cuddy::leaks("step").expect("a scope").contains("address"));
         drop(pool);
         drop(kept);
         cuddy::empty_cache(0).expect("the driver takes it");

@@ -12,6 +12,7 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use crate::error::{Error, sentence};
+use crate::mutants::mutant;
 use crate::process;
 
 pub use self::pool::Pool;
@@ -21,15 +22,15 @@ pub use self::stream::{HeldStream, Stream};
 /// Where memory is to come from, and how: each field has a usual value.
 ///
 /// ```no_run
-/// use cuddy::{Buffer, Options, Stream};
+/// use cuddy::{Buffer, Request, Stream};
 ///
-/// let options = Options { device: 1, stream: Stream::PER_THREAD, ..Options::default() };
-/// let weights = Buffer::<f32>::with(1 << 20, &options)?;
+/// let there = Request { device: 1, stream: Stream::PER_THREAD, ..Request::default() };
+/// let weights = Buffer::<f32>::with(1 << 20, &there)?;
 /// # Ok::<(), cuddy::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Options<'a> {
-    /// The device's number, or [`process::CURRENT_DEVICE`], which is the default.
+pub struct Request<'a> {
+    /// The device's number, or [`crate::CURRENT_DEVICE`], which is the default.
     pub device: i32,
     /// The stream that uses the memory first; [`Stream::LEGACY`] is the default.
     pub stream: Stream,
@@ -41,7 +42,7 @@ pub struct Options<'a> {
     pub longest_wait: Option<Duration>,
 }
 
-impl Default for Options<'_> {
+impl Default for Request<'_> {
     fn default() -> Self {
         Self {
             device: process::CURRENT_DEVICE,
@@ -80,15 +81,15 @@ impl<T: Copy> Buffer<T> {
     /// # Errors
     /// As [`Buffer::with`].
     pub fn new(len: usize) -> Result<Self, Error> {
-        Self::with(len, &Options::default())
+        Self::with(len, &Request::default())
     }
 
-    /// Memory as the options say.
+    /// Memory as the request says.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], whose text explains where memory is; whatever is wrong with the options;
+    /// [`Error::OutOfMemory`], whose text explains where memory is; whatever is wrong with the request;
     /// what the driver says.
-    pub fn with(len: usize, options: &Options<'_>) -> Result<Self, Error> {
+    pub fn with(len: usize, request: &Request<'_>) -> Result<Self, Error> {
         let bytes = (len as u64).checked_mul(size_of::<T>() as u64).ok_or_else(|| {
             let each = size_of::<T>();
             Error::OutOfMemory(sentence!(
@@ -96,14 +97,14 @@ impl<T: Copy> Buffer<T> {
             ))
         })?;
         let address = process::malloc_in(
-            options.pool.map_or(process::CURRENT_POOL, Pool::id),
+            request.pool.map_or(process::CURRENT_POOL, Pool::id),
             bytes,
-            options.alignment,
-            options.device,
-            options.stream.raw(),
-            options.longest_wait.map(|wait| wait.as_millis().try_into().unwrap_or(u64::MAX)),
+            request.alignment,
+            request.device,
+            request.stream.raw(),
+            request.longest_wait.map(|wait| wait.as_millis().try_into().unwrap_or(u64::MAX)),
         )?;
-        Ok(Self { address, len, stream: options.stream, elements: PhantomData })
+        Ok(Self { address, len, stream: request.stream, elements: PhantomData })
     }
 
     /// Where the elements are, as the device sees them; null without memory.
@@ -142,6 +143,9 @@ impl<T: Copy> Buffer<T> {
     /// # Errors
     /// [`Error::InvalidStream`], or what the driver says.
     pub fn record_stream(&self, other: Stream) -> Result<(), Error> {
+        if mutant("owned-record-forgotten") {
+            return Ok(());
+        }
         process::record_stream(self.address, other.raw())
     }
 
@@ -172,7 +176,15 @@ impl<T: Copy> Buffer<T> {
         process::free_after(self.into_address(), event.expose_provenance())
     }
 
-    /// Hands the block over: whoever has the address frees it by [`process::free`].
+    /// Says what it is for: leaks, snapshots and reports show the label.
+    ///
+    /// # Errors
+    /// [`Error::InvalidArgument`]: it was allocated while neither scopes nor history were in use.
+    pub fn annotate(&self, label: &str) -> Result<(), Error> {
+        process::annotate(self.address, label)
+    }
+
+    /// Hands the block over: whoever has the address frees it by `cuddy_free`.
     pub fn into_address(self) -> u64 {
         std::mem::ManuallyDrop::new(self).address
     }
@@ -180,6 +192,9 @@ impl<T: Copy> Buffer<T> {
 
 impl<T: Copy> Drop for Buffer<T> {
     fn drop(&mut self) {
+        if mutant("owned-drop-keeps") {
+            return;
+        }
         // Nobody could hear of an error: at exit there is none left to tell.
         let _ = process::free(self.address);
     }

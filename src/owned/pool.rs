@@ -21,7 +21,7 @@ impl Pool {
         process::pool_create(options).map(Self)
     }
 
-    /// Its name, for the functions of [`process`].
+    /// Its name, as a `cuddy_pool` of the C functions.
     pub fn id(&self) -> u64 {
         self.0
     }

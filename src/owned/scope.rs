@@ -2,6 +2,7 @@
 //! A scope: a named part of a program's run, to which what it allocates belongs.
 
 use crate::error::Error;
+use crate::mutants::mutant;
 use crate::process;
 
 /// Runs `work`; what this thread allocates meanwhile belongs to the scope of that name, inside the one
@@ -20,6 +21,9 @@ pub fn scope<R>(name: &str, work: impl FnOnce() -> R) -> Result<R, Error> {
     struct Begun;
     impl Drop for Begun {
         fn drop(&mut self) {
+            if mutant("owned-scope-stays") {
+                return;
+            }
             // It is the last that was begun: `work` has ended its own.
             let _ = process::scope_end(None);
         }

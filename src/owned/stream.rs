@@ -21,7 +21,8 @@ impl Stream {
     /// A stream by its handle.
     ///
     /// # Safety
-    /// Whenever this value is passed to Cuddy, the handle must be a stream that exists.
+    /// Whenever this value is passed to Cuddy, and as long as a [`HeldStream`] of it was not dropped, the
+    /// handle must be a stream that exists.
     pub unsafe fn from_raw(handle: *mut c_void) -> Self {
         Self(handle.expose_provenance())
     }
@@ -32,11 +33,18 @@ impl Stream {
     }
 
     /// Tells Cuddy that the stream lives as long as the answer does, which saves driver calls. Drop that
-    /// before the stream is destroyed.
+    /// before the stream is destroyed. `device` is the stream's own, by its number.
     ///
     /// # Errors
     /// [`Error::InvalidStream`], [`Error::InvalidDevice`], or what the driver says.
     pub fn hold(self, device: i32) -> Result<HeldStream, Error> {
+        if device < 0 {
+            // Another one may be current when the stream is given up.
+            return Err(Error::InvalidDevice {
+                device: device.into(),
+                count: process::device_count()?,
+            });
+        }
         process::stream_open(device, self.0)?;
         Ok(HeldStream { stream: self, device })
     }

@@ -118,7 +118,7 @@ class Buffer:
         _errors.check(_abi.lib.cuddy_pin(self._live(), self._nbytes))
 
     def unpin(self) -> None:
-        """Ends one pin()."""
+        """Ends what one pin() began."""
         _errors.check(_abi.lib.cuddy_unpin(self._ptr, self._nbytes))
 
     def free(self) -> None:
