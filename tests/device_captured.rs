@@ -8,7 +8,8 @@
 mod machine;
 
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, TryRecvError};
 
 use cuddy::process;
 use machine::*;
@@ -167,35 +168,44 @@ fn a_capture_begins_between_another_threads_calls_over_the_context() {
         let (main, owner, borrowed) =
             (machine.held_stream(), machine.held_stream(), machine.stream());
         let mut random = Random(11);
-        let captures_over = AtomicBool::new(false);
-        let fences_over_the_context = AtomicUsize::new(0);
+        let (passes, fences) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
+        let wait_for = |count: &AtomicUsize, least: usize| {
+            while count.load(Ordering::Relaxed) < least {
+                std::thread::yield_now();
+            }
+        };
+        // The other thread ends with this one's last capture, be it spoilt or not.
+        let (captures, more_to_come) = mpsc::channel::<()>();
+        let goes_on = move || more_to_come.try_recv() == Err(TryRecvError::Empty);
         std::thread::scope(|threads| {
+            let _captures = captures;
             // Only the context's own event fences what a borrowed stream used.
-            threads.spawn(|| {
+            threads.spawn(move || {
                 machine.set_context(context);
-                while !captures_over.load(Ordering::Relaxed) {
+                while goes_on() {
                     let before = calls_of("cuCtxRecordEvent");
-                    // What is freed during a capture waits for its end.
-                    let Ok(block) = malloc_on(4096, owner) else { continue };
-                    process::record_stream(block, borrowed).expect("live");
-                    process::free(block).expect("live");
+                    // What is freed during a capture waits for its end: there may be no memory left.
+                    if let Ok(block) = malloc_on(4096, owner) {
+                        process::record_stream(block, borrowed).expect("live");
+                        process::free(block).expect("live");
+                    }
                     let more = (calls_of("cuCtxRecordEvent") - before) as usize;
-                    fences_over_the_context.fetch_add(more, Ordering::Relaxed);
+                    fences.fetch_add(more, Ordering::Relaxed);
+                    passes.fetch_add(1, Ordering::Relaxed);
                 }
             });
             for round in 0..ROUNDS {
-                while fences_over_the_context.load(Ordering::Relaxed) <= round {
-                    std::thread::yield_now();
-                }
+                wait_for(&fences, round + 1);
                 let graph = process::graph_begin(0, main, 0).expect("the stream is free");
                 machine.begin_capture_in(main, mode);
                 a_round(machine, main, &mut random);
+                // The other thread goes on meanwhile.
+                wait_for(&passes, passes.load(Ordering::Relaxed) + 2);
                 machine.end_capture(main);
                 process::graph_end(graph).expect("it was begun");
                 a_round(machine, main, &mut random);
                 process::graph_destroy(graph, main).expect("it is there");
             }
-            captures_over.store(true, Ordering::Relaxed);
         });
     });
 }
