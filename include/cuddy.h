@@ -214,6 +214,9 @@ typedef struct cuddy_request {
   // The longest that the call may wait for streams to finish with memory, in milliseconds; 0 is as
   // the option wait_ms says.
   uint64_t wait_ms;
+  // What the block is for: the label that cuddy_annotate() would give it, from the beginning;
+  // NULL is none. With the first one blocks begin to be watched, as with the first scope.
+  const char *tag;
 } cuddy_request;
 
 // What cuddy_block_info() tells about a block.
@@ -511,13 +514,14 @@ const char *cuddy_last_error(void);
 // that fits; memory that is free is never missed.
 cuddy_status cuddy_malloc(void **ptr, size_t bytes, int device, cuddy_stream stream);
 
-// Allocates device memory, with an alignment, in a pool, and with a bound on waiting.
+// Allocates device memory, with an alignment, in a pool, with a bound on waiting, and a label.
 //
 // ptr:     where to write the address.
 // request: what is wanted. Bytes of it that this version does not know must be 0.
 //
 // Errors: as cuddy_malloc(); CUDDY_ERROR_INVALID_ARGUMENT also for a struct_size that is none, an
-// alignment that is no power of two or above 2 MiB, and flags that are not known. With a bound on
+// alignment that is no power of two or above 2 MiB, flags that are not known, and a tag that is no
+// UTF-8. With a bound on
 // waiting CUDDY_ERROR_OUT_OF_MEMORY may mean that memory is there, but still in use.
 // CUDDY_ERROR_INVALID_POOL; CUDDY_ERROR_WRONG_DEVICE (the pool is of another device).
 // Thread-safe. Costs what cuddy_malloc() costs.

@@ -213,7 +213,7 @@ fn c_and_rust_see_the_same_structs() {
             )*
         };
     }
-    same!(cuddy_request: struct_size bytes alignment stream device flags pool wait_ms);
+    same!(cuddy_request: struct_size bytes alignment stream device flags pool wait_ms tag);
     same!(cuddy_pool_options: struct_size limit device flags);
     same!(cuddy_block: struct_size address bytes requested offset stream device reserved);
     same!(cuddy_stats: struct_size requested requested_peak requested_total allocated

@@ -114,6 +114,7 @@ struct options {
     cuddy_pool pool = CUDDY_POOL_CURRENT; // of cuddy::pool::id()
     bool no_wait = false;                 // rather fail than wait for a stream
     std::uint64_t wait_ms = 0;            // the longest wait; 0 is as the option wait_ms says
+    const char *tag = nullptr;            // a label, as cuddy_annotate() gives one
 };
 
 // Allocates bytes; nullptr for 0. free() takes it back. Throws error, out_of_memory.
@@ -127,6 +128,7 @@ inline void *allocate(std::size_t bytes, const options &how) {
     request.flags = how.no_wait ? CUDDY_REQUEST_NO_WAIT : 0u;
     request.pool = how.pool;
     request.wait_ms = how.wait_ms;
+    request.tag = how.tag;
     void *block = nullptr;
     check(cuddy_malloc_ex(&block, &request));
     return block;

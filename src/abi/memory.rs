@@ -6,9 +6,9 @@
 //! the block's own stream: later work on that stream may use it at once, with no driver call and no
 //! wait.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 
-use super::convert::{Growing, cuddy_stream, fill, given, invalid, read};
+use super::convert::{Growing, characters, cuddy_stream, fill, given, invalid, read};
 use super::guard::guarded;
 use crate::error::cuddy_status;
 use crate::process;
@@ -50,6 +50,9 @@ pub struct cuddy_request {
     /// The longest that the call may wait for streams to finish with memory, in milliseconds; 0 is as
     /// the option wait_ms says.
     pub wait_ms: u64,
+    /// What the block is for: the label that cuddy_annotate() would give it, from the beginning;
+    /// NULL is none. With the first one blocks begin to be watched, as with the first scope.
+    pub tag: *const c_char,
 }
 
 /// What cuddy_block_info() tells about a block.
@@ -143,13 +146,14 @@ unsafe fn malloc_missed(
     })
 }
 
-/// Allocates device memory, with an alignment, in a pool, and with a bound on waiting.
+/// Allocates device memory, with an alignment, in a pool, with a bound on waiting, and a label.
 ///
 /// ptr:     where to write the address.
 /// request: what is wanted. Bytes of it that this version does not know must be 0.
 ///
 /// Errors: as cuddy_malloc(); CUDDY_ERROR_INVALID_ARGUMENT also for a struct_size that is none, an
-/// alignment that is no power of two or above 2 MiB, and flags that are not known. With a bound on
+/// alignment that is no power of two or above 2 MiB, flags that are not known, and a tag that is no
+/// UTF-8. With a bound on
 /// waiting CUDDY_ERROR_OUT_OF_MEMORY may mean that memory is there, but still in use.
 /// CUDDY_ERROR_INVALID_POOL; CUDDY_ERROR_WRONG_DEVICE (the pool is of another device).
 /// Thread-safe. Costs what cuddy_malloc() costs.
@@ -182,6 +186,7 @@ pub(super) unsafe fn malloc_ex(
             flags: 0,
             pool: 0,
             wait_ms: 0,
+            tag: std::ptr::null(),
         };
         // SAFETY: NULL is refused there; else the function's contract.
         let request = unsafe { read(request, "request", absent) }?;
@@ -200,7 +205,12 @@ pub(super) unsafe fn malloc_ex(
         };
         let stream = named(request.stream) as usize;
         let cuddy_request { pool, bytes, alignment, device, .. } = request;
-        let address = process::malloc_in(pool, bytes, alignment, device, stream, wait_ms)?;
+        let serve = || process::malloc_in(pool, bytes, alignment, device, stream, wait_ms);
+        let address = match request.tag.is_null() {
+            true => serve()?,
+            // SAFETY: not NULL; the caller promises a C string.
+            false => process::tagged(unsafe { characters(request.tag, "tag") }?, serve)?,
+        };
         // SAFETY: not NULL, and the caller promises that it may be written.
         unsafe { ptr.write(address as *mut c_void) };
         Ok(())

@@ -7,20 +7,10 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::convert::{invalid, tell, text};
+use super::convert::{characters, tell};
 use super::guard::guarded;
-use crate::error::{Error, cuddy_status};
+use crate::error::cuddy_status;
 use crate::process;
-
-/// The characters of a C string argument.
-///
-/// # Safety
-/// `from` is NULL or ends with 0, and outlives `'a` unchanged.
-unsafe fn characters<'a>(from: *const c_char, argument: &'static str) -> Result<&'a str, Error> {
-    // SAFETY: by the function's contract.
-    let bytes = unsafe { text(from, argument) }?;
-    std::str::from_utf8(bytes).map_err(|_| invalid(argument, format_args!("it is no UTF-8")))
-}
 
 /// Begins a scope on the calling thread, inside the one that it is in. What this thread allocates
 /// until cuddy_scope_end() belongs to it.

@@ -42,7 +42,9 @@ pub use self::pools::{
     pool_push, pool_reset_peaks, pool_set_limit, pool_set_share, pool_stats, pool_trim,
 };
 
-pub use self::watch::{annotate, leaks, record_history, scope_begin, scope_end, scopes, snapshot};
+pub use self::watch::{
+    annotate, leaks, record_history, scope_begin, scope_end, scopes, snapshot, tagged,
+};
 
 /// In place of a device's number: the device of the calling thread's current CUDA context, or
 /// device 0 if it has none.

@@ -17,6 +17,46 @@ static cuddy_status leaks_of_step(char *buffer, size_t size, size_t *needed) {
     return cuddy_leaks("epoch/step", buffer, size, needed);
 }
 
+static cuddy_status all_leaks(char *buffer, size_t size, size_t *needed) {
+    return cuddy_leaks("", buffer, size, needed);
+}
+
+/* A label from the beginning, in a program that watched nothing before. */
+static void tagged(void) {
+    cuddy_request request;
+    void *weights, *nothing, *before = allocate(100, STREAM);
+    memset(&request, 0, sizeof request);
+    request.struct_size = sizeof request;
+    request.bytes = 1000;
+    request.stream = STREAM;
+    request.tag = "weights";
+    OK(cuddy_malloc_ex(&weights, &request));
+    TEXT(all_leaks);
+    CHECK(strstr(text, "\"requested\":1000,") && strstr(text, "\"label\":\"weights\""));
+    CHECK(!strstr(text, "\"requested\":100,"));
+    OK(cuddy_free(weights));
+    request.tag = NULL;
+    OK(cuddy_malloc_ex(&weights, &request));
+    TEXT(all_leaks);
+    CHECK(!strstr(text, "weights") && strstr(text, "\"requested\":1000,"));
+    OK(cuddy_free(weights));
+    OK(cuddy_free(before));
+    request.tag = "\xff";
+    FAILS(CUDDY_ERROR_INVALID_ARGUMENT, cuddy_malloc_ex(&weights, &request));
+    SAYS("tag");
+    request.tag = "none";
+    request.bytes = 0;
+    OK(cuddy_malloc_ex(&nothing, &request));
+    CHECK(!nothing);
+    /* A caller of before the field: what lies behind its structure is not read. */
+    request.struct_size = offsetof(cuddy_request, tag);
+    request.bytes = 10;
+    request.tag = "\xff";
+    OK(cuddy_malloc_ex(&weights, &request));
+    OK(cuddy_free(weights));
+    OK(cuddy_empty_cache(CUDDY_ALL_DEVICES, NULL));
+}
+
 int main(void) {
     void *kept, *gone;
     size_t needed = 0;
@@ -25,6 +65,7 @@ int main(void) {
     TEXT(cuddy_scopes);
     TEXT(cuddy_snapshot); /* before anything was used */
     CHECK(strstr(text, "\"devices\":[]"));
+    tagged();
     OK(cuddy_record_history(100));
     OK(cuddy_scope_begin("epoch"));
     OK(cuddy_scope_begin("step"));

@@ -81,6 +81,10 @@ class Watch(Case):
             self.assertEqual((len(watch.leaks), watch.bytes), (1, 100))
             self.assertEqual(watch.leaks[0]["label"], 'the "kept" one')
 
+        with cuddy.watch_leaks("tagged") as watch:
+            kept = cuddy.empty(100, tag="weights")
+        self.assertEqual([block["label"] for block in watch.leaks], ["weights"])
+
         @cuddy.profile
         def forward():
             return cuddy.empty(300)

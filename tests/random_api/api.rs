@@ -88,6 +88,7 @@ pub fn malloc_ex(request: Request) -> Outcome<u64> {
         flags,
         pool,
         wait_ms,
+        tag: std::ptr::null(),
     };
     // SAFETY: both pointers are to locals.
     given(pointer(8), |to| unsafe { cuddy_malloc_ex(to, &raw const request) }).map(|at| at as u64)

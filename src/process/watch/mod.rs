@@ -249,6 +249,18 @@ pub fn annotate(address: u64, label: &str) -> Result<(), Error> {
     Ok(())
 }
 
+/// Serves a request, whose block has a label from the beginning. Where host memory has no room for
+/// that, it goes without.
+pub fn tagged(label: &str, serve: impl FnOnce() -> Result<u64, Error>) -> Result<u64, Error> {
+    refuse_after_fork()?;
+    set_watched(true);
+    let address = serve()?;
+    if address != 0 && !mutant("watch-tags-nothing") {
+        let _ = annotate(address, label);
+    }
+    Ok(address)
+}
+
 /// Keeps the last `events` things that happen from now on; 0 ends it. What was kept is forgotten.
 pub fn record_history(events: usize) -> Result<(), Error> {
     refuse_after_fork()?;

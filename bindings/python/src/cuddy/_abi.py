@@ -63,6 +63,7 @@ class Request(ctypes.Structure):
         ("flags", c_uint32),
         ("pool", c_uint64),
         ("wait_ms", c_uint64),
+        ("tag", c_char_p),
     ]
 
 
@@ -323,10 +324,10 @@ def malloc(nbytes: int, device: int, stream: int) -> tuple[int, int]:
 
 
 def malloc_ex(
-    nbytes: int, alignment: int, device: int, stream: int, flags: int, pool: int, wait_ms: int
+    nbytes: int, alignment: int, device: int, stream: int, flags: int, pool: int, wait_ms: int, tag: bytes | None
 ) -> tuple[int, int]:
     """Status and address."""
-    request = Request(ctypes.sizeof(Request), nbytes, alignment, stream, device, flags, pool, wait_ms)
+    request = Request(ctypes.sizeof(Request), nbytes, alignment, stream, device, flags, pool, wait_ms, tag)
     at = c_void_p()
     status: int = lib.cuddy_malloc_ex(ctypes.byref(at), ctypes.byref(request))
     return status, at.value or 0

@@ -24,6 +24,7 @@ def empty(
     pool: Pool | None = None,
     no_wait: bool = False,
     wait_ms: int = 0,
+    tag: str | None = None,
 ) -> Buffer:
     """Allocates device memory, not initialised.
 
@@ -35,10 +36,11 @@ def empty(
     pool:      the pool that it comes from; None is the thread's current one (see Pool).
     no_wait:   rather fail than wait for a stream to finish with memory.
     wait_ms:   the longest that the call may wait for that; 0 is as the option wait_ms says.
+    tag:       what it is for, as annotate() would say; leaks and snapshots tell it.
 
     Raises OutOfMemoryError; Error for a device or stream that is none; ValueError for a negative size.
     """
-    return Buffer(nbytes, device, stream, alignment=alignment, pool=pool, no_wait=no_wait, wait_ms=wait_ms)
+    return Buffer(nbytes, device, stream, alignment=alignment, pool=pool, no_wait=no_wait, wait_ms=wait_ms, tag=tag)
 
 
 class Buffer:
@@ -61,6 +63,7 @@ class Buffer:
         pool: Pool | None = None,
         no_wait: bool = False,
         wait_ms: int = 0,
+        tag: str | None = None,
     ) -> None:
         # One entry while the memory is ours. A list's pop happens once, whatever the threads do.
         self._owned: list[int] = []
@@ -69,10 +72,11 @@ class Buffer:
             raise ValueError(f"{size} bytes cannot be allocated: a size is 0 or more")
         if size >> 64:
             raise ValueError(f"{size} bytes are more than an address space has")
-        if alignment or pool is not None or no_wait or wait_ms:
+        if alignment or pool is not None or no_wait or wait_ms or tag is not None:
             name = _abi.POOL_CURRENT if pool is None else pool.id
             flags = _abi.REQUEST_NO_WAIT if no_wait else 0
-            status, address = _abi.malloc_ex(size, alignment, number, handle, flags, name, wait_ms)
+            label = None if tag is None else tag.encode()
+            status, address = _abi.malloc_ex(size, alignment, number, handle, flags, name, wait_ms, label)
         else:
             status, address = _abi.malloc(size, number, handle)
         if status:
