@@ -3,9 +3,11 @@
 
 mod machine;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use cuddy::abi::observers::{CUDDY_EVENT_RELEASE, cuddy_event, cuddy_observe};
 use cuddy::abi::streams::{CUDDY_STREAM_CAPTURABLE, cuddy_stream_open_ex};
 use cuddy::error::{Error, cuddy_status};
 use cuddy::process;
@@ -151,6 +153,62 @@ fn captures_come_and_go() {
         }
         machine.synchronize_all();
         until_all_is_given_back();
+    });
+}
+
+/// Captures a block of 2 MiB that stays live; the block, and its launchable graph.
+fn captured(machine: &Machine, stream: usize) -> (u64, usize) {
+    machine.begin_capture(stream);
+    let block = malloc_on(2 * MIB, stream).expect("fits");
+    machine.fill(stream, block, 1, 2 * MIB);
+    (block, machine.instantiate_capture(stream))
+}
+
+static RELEASES: AtomicUsize = AtomicUsize::new(0);
+
+/// Frees and allocates, which a lock that is held would not let it.
+unsafe extern "C-unwind" fn allocates(_event: *const cuddy_event, _user: *mut c_void) {
+    let block = malloc(512, 0).expect("fits");
+    process::free(block).expect("live");
+    RELEASES.fetch_add(1, Ordering::Relaxed);
+}
+
+#[test]
+fn observers_may_allocate_when_a_graphs_memory_goes() {
+    checked("observers_may_allocate_when_a_graphs_memory_goes", &[], |machine| {
+        let mut name = 0;
+        // SAFETY: the name is a local's, and the callback reads nothing.
+        let status = unsafe {
+            cuddy_observe(&mut name, CUDDY_EVENT_RELEASE, Some(allocates), std::ptr::null_mut())
+        };
+        assert_eq!(status, cuddy_status::CUDDY_OK);
+        let stream = capturable(machine);
+        let (block, launchable) = captured(machine, stream);
+        process::free(block).expect("live");
+        machine.destroy_launchable(launchable);
+        until_all_is_given_back();
+        assert!(RELEASES.load(Ordering::Relaxed) > 0, "the graph's memory went untold");
+    });
+}
+
+#[test]
+fn a_reset_takes_a_graphs_blocks_and_they_say_so() {
+    checked("a_reset_takes_a_graphs_blocks_and_they_say_so", &[], |machine| {
+        let stream = capturable(machine);
+        let (block, launchable) = captured(machine, stream);
+        // Cuddy hears of the end.
+        work(machine, stream, MIB);
+        machine.destroy_launchable(launchable);
+        machine.synchronize_all();
+        machine.reset_device(0);
+        machine.use_device(0);
+        process::empty_cache(0).expect("it starts anew");
+        for _ in 0..2 {
+            let lost = process::free(block);
+            assert!(matches!(lost, Err(Error::DeviceReset(0))), "{lost:?}");
+            let fresh = capturable(machine);
+            work(machine, fresh, MIB);
+        }
     });
 }
 

@@ -102,10 +102,17 @@ impl Books {
         }
     }
 
-    /// The pool that serves an address; see [`Pools::serving`].
+    /// The pool that serves an address; see [`Pools::serving`]. A pool that a reset left empty may
+    /// be gone since.
     #[inline]
-    pub(super) fn serving(&self, address: Address, hint: PoolId) -> Result<PoolId, Error> {
-        self.pools.serving(address, hint).ok_or(Error::ForeignPointer(address))
+    pub(super) fn serving(
+        &self,
+        device: DeviceId,
+        address: Address,
+        hint: PoolId,
+    ) -> Result<PoolId, Error> {
+        let pool = self.pools.serving(address, hint);
+        pool.ok_or_else(|| self.explain(device, address, FreeError::Foreign))
     }
 
     /// Frees a block that only its own stream used.

@@ -49,8 +49,8 @@ impl Device {
 
     #[cold]
     fn find_captures(&self) -> Result<(), Error> {
-        let looking = self.looking.lock();
         {
+            let looking = self.looking.lock();
             let home = self.books.lock().home;
             // A device that was reset has no streams to ask: the next miss sees it.
             let Ok(inside) = self.driver.enter(Context(home.context), self.id, &self.calls) else {
@@ -68,11 +68,12 @@ impl Device {
             for handle in handles {
                 self.look_at(&inside, handle)?;
             }
+            self.look_on(&looking);
         }
-        while let Some(name) = self.gone() {
+        // Observers are told of what goes back: no lock is held.
+        while let Some(name) = self.take_gone() {
             self.destroy_graph(name, Named { raw: Named::ANY, context: None })?;
         }
-        self.look_on(&looking);
         Ok(())
     }
 
@@ -111,13 +112,19 @@ impl Device {
         Some((name, graph.capture))
     }
 
-    /// A found graph of which the driver has nothing left.
-    fn gone(&self) -> Option<GraphName> {
-        let books = self.books.lock();
+    /// A found graph of which the driver has nothing left: the caller's to destroy.
+    fn take_gone(&self) -> Option<GraphName> {
+        if mutant("capturable-never-gone") {
+            return None;
+        }
+        let mut books = self.books.lock();
         let is_gone = |gone: &AtomicBool| gone.load(Ordering::Acquire);
-        let mut found = books.graphs.found();
-        let (name, _) = found.find(|(_, graph)| graph.gone.as_deref().is_some_and(is_gone))?;
-        (!mutant("capturable-never-gone")).then_some(name)
+        let mut graphs = books.graphs.found();
+        let found = graphs.find(|(_, graph)| graph.gone.as_deref().is_some_and(is_gone));
+        let (name, _) = found?;
+        drop(graphs);
+        books.graphs.get(name).ok()?.gone = None;
+        Some(name)
     }
 
     /// Looks again in the next call, if there is anything to look at.

@@ -278,7 +278,7 @@ impl Device {
     pub(crate) fn free(&self, pool: PoolId, address: Address) -> Result<(), Error> {
         self.look_for_captures()?;
         let mut books = self.my_books();
-        let pool = books.serving(address, pool)?;
+        let pool = books.serving(self.id, address, pool)?;
         if self.may_capture() {
             drop(books);
             self.note_capture(pool, address)?;
@@ -332,7 +332,7 @@ impl Device {
     /// The live block that an address lies in.
     pub(crate) fn info(&self, pool: PoolId, address: Address) -> Result<Info, Error> {
         let books = self.books.lock();
-        let pool = books.serving(address, pool)?;
+        let pool = books.serving(self.id, address, pool)?;
         let block = books.live(self.id, pool, address)?;
         let (handle, id) = books.streams.names(block.stream);
         let (bytes, requested) = (block.bytes, self.requested(&block, address)?);

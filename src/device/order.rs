@@ -26,7 +26,7 @@ impl Device {
         stream: Named,
     ) -> Result<(), Error> {
         self.with_slot(stream, |books, slot| {
-            let pool = books.serving(address, pool)?;
+            let pool = books.serving(self.id, address, pool)?;
             self.start_of(books, pool, address)?;
             self.end_loan(books, address)?;
             let slot = if slot == ANY { EVERYBODY } else { slot };
@@ -47,7 +47,7 @@ impl Device {
     ) -> Result<(), Error> {
         let home = {
             let books = self.books.lock();
-            let pool = books.serving(address, pool)?;
+            let pool = books.serving(self.id, address, pool)?;
             self.start_of(&books, pool, address)?;
             books.home
         };
@@ -139,7 +139,7 @@ impl Device {
         (pool, address): (PoolId, Address),
         slot: StreamSlot,
     ) -> Result<(), Error> {
-        let pool = books.serving(address, pool)?;
+        let pool = books.serving(self.id, address, pool)?;
         if self.start_of(books, pool, address)?.stream == slot {
             return Ok(());
         }

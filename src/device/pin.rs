@@ -9,7 +9,7 @@ impl Device {
     /// Keeps the pages of a range that begins in a live block from going; 0 bytes is the rest of it.
     pub(crate) fn pin(&self, pool: PoolId, start: Address, bytes: u64) -> Result<(), Error> {
         let mut books = self.books.lock();
-        let pool = books.serving(start, pool)?;
+        let pool = books.serving(self.id, start, pool)?;
         let block = books.live(self.id, pool, start)?;
         self.requested(&block, start)?;
         let rest = block.address.0 + block.bytes - start.0;
@@ -19,7 +19,7 @@ impl Device {
     /// Ends one pin of the range.
     pub(crate) fn unpin(&self, pool: PoolId, start: Address, bytes: u64) -> Result<(), Error> {
         let mut books = self.books.lock();
-        let pool = books.serving(start, pool)?;
+        let pool = books.serving(self.id, start, pool)?;
         let heap = &mut books.pools[pool].heap;
         let known = heap.pinned_from(start);
         let Some(known) = known else {

@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_void};
 
-use cuddy::abi::cache::{cuddy_empty_cache, cuddy_trim};
+use cuddy::abi::cache::{cuddy_empty_cache, cuddy_pin, cuddy_tick, cuddy_trim, cuddy_unpin};
 use cuddy::abi::graphs::{cuddy_graph_begin, cuddy_graph_destroy, cuddy_graph_end};
 use cuddy::abi::limits::{
     cuddy_mem_get_info, cuddy_memory_limit, cuddy_set_memory_fraction, cuddy_set_memory_limit,
@@ -21,8 +21,12 @@ use cuddy::abi::statistics::{
     cuddy_memory_stats, cuddy_memory_summary, cuddy_reset_accumulated_memory_stats,
     cuddy_reset_peak_memory_stats,
 };
-use cuddy::abi::streams::{cuddy_note_wait, cuddy_stream_open, cuddy_stream_retire};
+use cuddy::abi::streams::{
+    CUDDY_STREAM_CAPTURABLE, cuddy_note_wait, cuddy_stream_open, cuddy_stream_open_ex,
+    cuddy_stream_retire,
+};
 use cuddy::abi::version::cuddy_last_error;
+use cuddy::abi::watching::{cuddy_leaks, cuddy_scope_begin};
 use cuddy::error::cuddy_status;
 use cuddy::stats::cuddy_stats;
 
@@ -78,7 +82,7 @@ pub fn malloc(bytes: u64, stream: usize) -> Outcome<u64> {
 }
 
 pub fn malloc_ex(request: Request) -> Outcome<u64> {
-    let Request { bytes, alignment, stream, flags, pool, wait_ms } = request;
+    let Request { bytes, alignment, stream, flags, pool, wait_ms, tag } = request;
     let request = cuddy_request {
         struct_size: size_of::<cuddy_request>() as u64,
         bytes,
@@ -88,7 +92,7 @@ pub fn malloc_ex(request: Request) -> Outcome<u64> {
         flags,
         pool,
         wait_ms,
-        tag: std::ptr::null(),
+        tag: tag.map_or(std::ptr::null(), CStr::as_ptr),
     };
     // SAFETY: both pointers are to locals.
     given(pointer(8), |to| unsafe { cuddy_malloc_ex(to, &raw const request) }).map(|at| at as u64)
@@ -103,6 +107,7 @@ pub struct Request {
     pub flags: u32,
     pub pool: u64,
     pub wait_ms: u64,
+    pub tag: Option<&'static CStr>,
 }
 
 pub fn free(at: u64) -> Outcome<()> {
@@ -143,6 +148,10 @@ pub fn stream_open(stream: usize) -> Outcome<()> {
     check(cuddy_stream_open(DEVICE, stream_of(stream)))
 }
 
+pub fn stream_open_capturable(stream: usize) -> Outcome<()> {
+    check(cuddy_stream_open_ex(DEVICE, stream_of(stream), CUDDY_STREAM_CAPTURABLE))
+}
+
 pub fn stream_retire(stream: usize) -> Outcome<()> {
     check(cuddy_stream_retire(DEVICE, stream_of(stream)))
 }
@@ -159,6 +168,38 @@ pub fn empty_cache() -> Outcome<usize> {
 pub fn trim(keep: u64) -> Outcome<usize> {
     // SAFETY: the pointer is to a local.
     given(7, |freed| unsafe { cuddy_trim(DEVICE, keep as usize, freed) })
+}
+
+pub fn tick() -> Outcome<usize> {
+    // SAFETY: the pointer is to a local.
+    given(7, |freed| unsafe { cuddy_tick(DEVICE, freed) })
+}
+
+pub fn pin(at: u64) -> Outcome<()> {
+    check(cuddy_pin(pointer(at), 0))
+}
+
+pub fn unpin(at: u64) -> Outcome<()> {
+    check(cuddy_unpin(pointer(at), 0))
+}
+
+pub fn scope_begin(name: &CStr) -> Outcome<()> {
+    // SAFETY: a C string.
+    check(unsafe { cuddy_scope_begin(name.as_ptr()) })
+}
+
+/// All live blocks that are known, as a JSON array.
+pub fn leaks() -> String {
+    let mut needed = 0;
+    // SAFETY: the pointers are to locals; no bytes are written.
+    check(unsafe { cuddy_leaks(c"".as_ptr(), std::ptr::null_mut(), 0, &raw mut needed) })
+        .expect("it tells");
+    let mut text = vec![0u8; needed];
+    let buffer = text.as_mut_ptr().cast();
+    // SAFETY: the pointers are to locals of that size.
+    check(unsafe { cuddy_leaks(c"".as_ptr(), buffer, needed, &raw mut needed) }).expect("it tells");
+    let text = CStr::from_bytes_with_nul(&text).expect("one 0, at its end");
+    text.to_str().expect("UTF-8").to_owned()
 }
 
 pub fn set_memory_limit(bytes: u64) -> Outcome<()> {

@@ -40,7 +40,7 @@ pub const SECONDS: &str = "RANDOM_API_SECONDS";
 const DONE: &str = "the program ran to its end";
 
 /// Programs of the sample, steps of each, and how often each rung and fence has to be reached.
-const SAMPLE: u64 = 2000;
+const SAMPLE: u64 = 2200;
 const STEPS: u64 = 500;
 const AT_LEAST: u64 = 100;
 

@@ -73,6 +73,10 @@ pub struct Setting {
     pub captures: bool,
     /// Somebody observes, and frees blocks where memory is out.
     pub observes: bool,
+    /// Half of the streams are opened as capturable: nobody tells of their captures.
+    pub finds: bool,
+    /// Blocks are watched, some have tags, and pins and ticks come in between.
+    pub watches: bool,
 }
 
 fn pick<T: Copy>(random: &mut Random, of: &[T]) -> T {
@@ -102,6 +106,8 @@ impl Setting {
             threads: 1 + random.below(3) as usize,
             captures: random.below(2) == 0,
             observes: random.below(3) == 0,
+            finds: random.below(2) == 0,
+            watches: random.below(4) == 0,
         }
     }
 

@@ -10,7 +10,7 @@ use cuddy::stats::cuddy_stats;
 pub struct Tally(pub BTreeMap<String, u64>);
 
 /// What every sample has to reach, with what each is.
-pub const REQUIRED: [(&str, &str); 16] = [
+pub const REQUIRED: [(&str, &str); 17] = [
     ("rung 1 own", "a block of the same stream"),
     ("rung 2 passed", "memory of any stream whose last use is over"),
     ("rung 3 growth", "fresh memory within share_growth"),
@@ -27,6 +27,7 @@ pub const REQUIRED: [(&str, &str); 16] = [
     ("fence host wait", "a wait of the host"),
     ("graph launched", "memory of a graph used by its launch"),
     ("graph launched by the driver", "the same, of a capture"),
+    ("graph found", "a capture that nobody told of, and its end"),
 ];
 
 impl Tally {

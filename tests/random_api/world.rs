@@ -23,6 +23,8 @@ pub struct Stream {
     pub blocking: bool,
     /// Opened, and not retired.
     pub held: bool,
+    /// Opened as capturable: nobody tells of its captures.
+    pub capturable: bool,
     pub alive: bool,
     /// Its work is captured at the moment.
     pub captured: bool,
@@ -114,6 +116,7 @@ impl World {
             built_in,
             blocking,
             held: false,
+            capturable: false,
             alive: true,
             captured: false,
             last: 0,

@@ -1,5 +1,7 @@
 //! Blocks: how they are asked for, used, named and freed.
 
+use std::ffi::CStr;
+
 use cuddy::abi::memory::CUDDY_REQUEST_NO_WAIT;
 use cuddy::abi::pools::CUDDY_POOL_DEFAULT;
 use cuddy::error::cuddy_status;
@@ -11,6 +13,8 @@ use crate::program::Op;
 use crate::world::Sid;
 
 const ANY: usize = usize::MAX;
+/// The label of requests that have one.
+pub const TAG: &CStr = c"a tag of the program";
 /// What pages are made of.
 const PAGE: u64 = 2 * MIB;
 
@@ -32,6 +36,8 @@ pub struct Block {
     pub launch_readers: Vec<Sid>,
     pub recorded: Vec<Sid>,
     pub pool: u64,
+    /// It has the label [`TAG`].
+    pub tagged: bool,
     /// Asked for in this graph's capture.
     pub graph: Option<usize>,
     /// Graphs whose launches read it.
@@ -111,8 +117,10 @@ impl Run {
         };
         let alignment = [0, 0, 0, 4096, 2 * MIB][(op.c >> 40) as usize % 5];
         let pool = self.effective(thread, asked);
-        let plain = asked == 0 && alignment == 0 && flags == 0 && wait_ms == 0;
-        let request = Request { bytes, alignment, stream: handle, flags, pool: asked, wait_ms };
+        let tag = (self.setting.watches && op.c >> 44 & 3 == 0).then_some(TAG);
+        let plain = asked == 0 && alignment == 0 && flags == 0 && wait_ms == 0 && tag.is_none();
+        let request =
+            Request { bytes, alignment, stream: handle, flags, pool: asked, wait_ms, tag };
         self.say(|| format!("malloc {request:?} by {thread}, home {home}"));
         let lenders = self.lenders();
         let outcome = self.call(thread, move || match plain {
@@ -136,7 +144,8 @@ impl Run {
         self.born(at, bytes, (!any).then_some(home), pool, None);
         let seed = self.live[&at].seed;
         self.world.write(home, at, bytes, seed);
-        self.live.get_mut(&at).expect("just born").writer = Some(home);
+        let block = self.live.get_mut(&at).expect("just born");
+        (block.writer, block.tagged) = (Some(home), tag.is_some());
     }
 
     /// Enters a new block, which must be nobody else's.
@@ -158,6 +167,7 @@ impl Run {
             launch_readers: Vec::new(),
             recorded: Vec::new(),
             pool,
+            tagged: false,
             graph,
             input_of: Vec::new(),
         };
@@ -183,8 +193,11 @@ impl Run {
             self.counts.refused += 1;
             self.tally.add("refused", 1);
             let simple = waits && self.struck == 0 && self.setting.pages;
-            let graphs = self.graphs.iter().any(|graph| !graph.gone);
-            if simple && !graphs && !self.is_bounded(pool) && !self.ended_pools_hold_memory() {
+            if simple
+                && !self.graphs_hold_memory()
+                && !self.is_bounded(pool)
+                && !self.ended_pools_hold_memory()
+            {
                 let held = self.least_held(|of| of == pool || of == CUDDY_POOL_DEFAULT);
                 let held = held + self.kept_by_pools(pool) + api::stats().quarantined;
                 let room = self.limit.saturating_sub(held);

@@ -1,6 +1,7 @@
 //! What has to hold between steps, and when all is over.
 
 use super::Run;
+use super::blocks::TAG;
 use crate::api;
 use crate::program::{Kind, Op};
 
@@ -39,6 +40,31 @@ impl Run {
         self.check_observed(stats.reserved);
         let reports = sim.reports();
         assert!(reports.is_empty(), "{} findings, the first:\n{}", reports.len(), reports[0]);
+    }
+
+    /// Every live block is known, and those with a tag are told with it.
+    pub(super) fn check_known(&self) {
+        let known = api::leaks();
+        let tagged = self.live.values().filter(|block| block.tagged).count();
+        // Blocks that vanished with their device stay known.
+        assert!(known.matches("\"address\":").count() >= self.live.len(), "{known}");
+        assert!(known.matches(TAG.to_str().expect("ASCII")).count() >= tagged, "{known}");
+        if !self.setting.resets {
+            assert_eq!(known.matches("\"address\":").count(), self.live.len(), "{known}");
+            assert_eq!(known.matches(TAG.to_str().expect("ASCII")).count(), tagged, "{known}");
+        }
+    }
+
+    /// What lies in a pinned block stays there, whatever goes back meanwhile.
+    pub(super) fn pin_and_tick(&mut self, op: &Op) {
+        let turn = self.world.turn;
+        let Some(at) = self.block_by(op.b) else { return };
+        let pinned = self.must(turn, "pin", move || api::pin(at));
+        self.must(turn, "tick", api::tick);
+        self.must(turn, "empty_cache", api::empty_cache);
+        if pinned.is_some() {
+            api::unpin(at).expect("it was pinned");
+        }
     }
 
     fn check_pools(&mut self) {
@@ -85,6 +111,7 @@ impl Run {
             }
         }
         self.must(0, "empty_cache", api::empty_cache);
+        self.wait_for_found_graphs();
         self.check();
         let stats = api::stats();
         assert_eq!((stats.allocated, stats.active, stats.limbo_block_count), (0, 0, 0));

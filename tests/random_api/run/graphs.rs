@@ -1,6 +1,8 @@
 //! Graphs. A launch is played by work on a stream of the launch's, on the addresses that the capture
 //! used: to the allocator and to the checker that is the same.
 
+use std::time::{Duration, Instant};
+
 use super::Run;
 use crate::api;
 use crate::program::Op;
@@ -20,7 +22,8 @@ struct Play {
 /// A graph, from the beginning of its capture on.
 #[derive(Clone, Debug)]
 pub struct Graph {
-    name: u64,
+    /// None: its capture is found by Cuddy.
+    name: Option<u64>,
     stream: Sid,
     pub begun: bool,
     pub gone: bool,
@@ -80,8 +83,17 @@ impl Run {
             return;
         }
         let thread = self.world.thread_of(stream);
-        let begun = self.must(thread, "graph_begin", move || api::graph_begin(handle, 0));
-        let Some(name) = begun else { return };
+        let found = self.setting.captures && self.world.streams[stream].capturable;
+        let name = match found {
+            true => None,
+            false => {
+                let begun = self.must(thread, "graph_begin", move || api::graph_begin(handle, 0));
+                if begun.is_none() {
+                    return;
+                }
+                begun
+            }
+        };
         if self.setting.captures {
             // Global, of one thread, relaxed.
             self.world.begin_capture(stream, (op.c / 8 % 3) as i32);
@@ -106,7 +118,8 @@ impl Run {
     fn end_graph(&mut self, graph: usize) {
         let (turn, name) = (self.world.turn, self.graphs[graph].name);
         self.end_capture(graph);
-        if self.must(turn, "graph_end", move || api::graph_end(name)).is_some() {
+        let ended = name.map(|name| self.must(turn, "graph_end", move || api::graph_end(name)));
+        if ended != Some(None) {
             self.say(|| format!("graph {graph} ends"));
             self.graphs[graph].begun = false;
             let stream = self.graphs[graph].stream;
@@ -144,11 +157,11 @@ impl Run {
         }
         let (thread, handle) = (self.world.thread_of(stream), self.world.handle(stream));
         let name = self.graphs[graph].name;
-        for _ in 0..2 {
-            let destroyed =
-                self.must(thread, "graph_destroy", move || api::graph_destroy(name, handle));
-            if destroyed.is_some() {
-                break;
+        match name {
+            None => self.tally.add("graph found", 1),
+            Some(name) => {
+                let destroy = move || api::graph_destroy(name, handle);
+                let _ = (0..2).any(|_| self.must(thread, "graph_destroy", destroy).is_some());
             }
         }
         self.say(|| format!("graph {graph} is destroyed on {stream}"));
@@ -157,6 +170,24 @@ impl Run {
             self.world.streams[gone.stream].captured = false;
         }
         (gone.begun, gone.gone) = (false, true);
+    }
+
+    /// Whether graphs may hold memory: when a found one is gone, Cuddy learns later.
+    pub(super) fn graphs_hold_memory(&self) -> bool {
+        self.graphs.iter().any(|graph| !graph.gone || graph.name.is_none())
+    }
+
+    /// The driver says on a thread of its own that a graph is gone.
+    pub(super) fn wait_for_found_graphs(&mut self) {
+        let begun = Instant::now();
+        let found = self.graphs.iter().any(|graph| graph.name.is_none());
+        while found && api::stats().reserved > api::stats().quarantined {
+            self.must(0, "empty_cache", api::empty_cache);
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "a graph's memory is not given back"
+            );
+        }
     }
 
     /// Ends what is under way, and destroys what there is.

@@ -32,8 +32,15 @@ impl Run {
             4 => self.must_fail(&[CUDDY_ERROR_INVALID_GRAPH], || api::graph_end(1 << 40)),
             5 => self.must_fail(&[CUDDY_ERROR_INVALID_POOL], || api::pool_pop(1 << 40)),
             6 => {
-                let request =
-                    Request { bytes: 1, alignment: 3, stream: 0, flags: 0, pool: 0, wait_ms: 0 };
+                let request = Request {
+                    bytes: 1,
+                    alignment: 3,
+                    stream: 0,
+                    flags: 0,
+                    pool: 0,
+                    wait_ms: 0,
+                    tag: None,
+                };
                 self.must_fail(&[CUDDY_ERROR_INVALID_ARGUMENT], move || api::malloc_ex(request));
             }
             7 => self.must_fail(&[CUDDY_ERROR_FOREIGN_POINTER], || api::record_stream(4096, 0)),

@@ -114,6 +114,9 @@ impl Run {
         if run.setting.observes {
             run.observe();
         }
+        if run.setting.watches {
+            api::scope_begin(c"program").expect("a scope");
+        }
         for blocking in [false, false, true] {
             run.create_stream(blocking, true);
         }
@@ -264,7 +267,7 @@ impl Run {
                 let kept = keep.max(self.least_held(|_| true));
                 let most = kept + stats.quarantined;
                 let sure = done && self.struck == 0 && self.setting.pages;
-                let graphs = self.graphs.iter().any(|graph| !graph.gone);
+                let graphs = self.graphs_hold_memory();
                 assert!(!sure || graphs || stats.reserved <= most, "{stats:?}, {kept} kept");
             }
         }
@@ -315,6 +318,8 @@ impl Run {
                 assert_eq!((now.malloc_count, now.free_count, now.out_of_memory_count), (0, 0, 0));
                 self.counts = Counts::default();
             }
+            5 if self.setting.watches => self.check_known(),
+            6 if self.setting.watches => self.pin_and_tick(op),
             _ if !self.is_captured_by_driver() => self.world.synchronize(0),
             _ => {}
         }

@@ -21,17 +21,24 @@ impl Run {
     fn open_stream(&mut self, stream: Sid) {
         let handle = self.world.handle(stream);
         let turn = self.world.turn;
-        let mut opened = self.must(turn, "stream_open", move || api::stream_open(handle));
+        let capturable = self.setting.finds && stream % 2 == 0;
+        let open = move || match capturable {
+            true => api::stream_open_capturable(handle),
+            false => api::stream_open(handle),
+        };
+        let mut opened = self.must(turn, "stream_open", open);
         if opened.is_none() && self.setting.opens_all() {
-            opened = self.must(turn, "stream_open", move || api::stream_open(handle));
+            opened = self.must(turn, "stream_open", open);
         }
         self.world.streams[stream].held |= opened.is_some();
+        self.world.streams[stream].capturable |= opened.is_some() && capturable;
     }
 
     fn retire(&mut self, stream: Sid) {
         let (turn, handle) = (self.world.turn, self.world.handle(stream));
         self.must(turn, "stream_retire", move || api::stream_retire(handle));
         self.world.streams[stream].held = false;
+        self.world.streams[stream].capturable = false;
     }
 
     pub(super) fn stream_life(&mut self, op: &Op) {
