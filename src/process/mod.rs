@@ -10,6 +10,7 @@ mod configuration;
 mod facts;
 mod graphs;
 mod host;
+mod log;
 mod observers;
 mod pools;
 mod start;
@@ -139,7 +140,7 @@ pub fn malloc_missed(
             }
             Ok(address)
         }
-        Err(error) => Err(watch::failed(error, bytes, device, stream)),
+        Err(error) => Err(log::failed(watch::failed(error, bytes, device, stream), bytes)),
     }
 }
 
