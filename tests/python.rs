@@ -115,11 +115,17 @@ with cuddy.empty(1 << 20) as block:
     assert_eq!(common::output(&mut Command::new(venv.join("bin/cuddy"))), "stand-in\n");
     assert!(venv.join("lib/cuddy/libsimcuda.so").exists(), "the simulated driver is not there");
 
-    // The wheel names the glibc that its files ask for, and they ask for nothing that it may not expect.
     let site = common::output(
         Command::new(venv.join("bin/python"))
             .args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'), end='')"]),
     );
+    // Both licences ask for their text to come along.
+    for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+        let there = fs::read(format!("{site}/cuddy/{licence}")).expect("it is installed");
+        assert!(there == fs::read(licence).expect("it is committed"), "{licence}");
+    }
+
+    // The wheel names the glibc that its files ask for, and they ask for nothing that it may not expect.
     let info = format!("{site}/cuddy-{}.dist-info/WHEEL", env!("CARGO_PKG_VERSION"));
     let info = fs::read_to_string(info).expect("the wheel's own file");
     let tag = info.lines().find_map(|line| line.strip_prefix("Tag: py3-none-")).expect("a tag");

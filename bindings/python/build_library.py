@@ -58,6 +58,8 @@ class CustomBuildHook(BuildHookInterface[Any]):
             if name in NEEDED or (built / name).exists():
                 files.append(self._stripped(built / name))
                 place[str(files[-1])] = goes_to
+        for licence in ("LICENSE-APACHE", "LICENSE-MIT"):
+            package[str(REPOSITORY / licence)] = f"cuddy/{licence}"
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{platform_tag(files)}"
 
