@@ -262,6 +262,13 @@ pub fn stream_open(device: i32, stream: usize) -> Result<(), Error> {
     device.open_stream(named)
 }
 
+/// The same for a stream whose captures Cuddy is to find by itself: each call asks.
+pub fn stream_open_capturable(device: i32, stream: usize) -> Result<(), Error> {
+    let process = started()?;
+    let (device, named) = process.place(device, stream)?;
+    device.open_capturable(named)
+}
+
 /// Says that a stream is about to be destroyed. Its handle is never touched again.
 pub fn stream_retire(device: i32, stream: usize) -> Result<(), Error> {
     let process = started()?;

@@ -14,6 +14,11 @@ mod streams;
 use std::fs;
 use std::path::Path;
 
+/// Runs a scenario on a device of so much memory.
+fn on(memory: &str, test: &str, body: impl FnOnce(&machine::Machine)) {
+    machine::checked(test, &[("SIMCUDA_MEMORY", memory)], body);
+}
+
 /// What stands in a row in place of a test that cannot be there yet, and in place of one that never
 /// will.
 const WAITS: &str = "waits: ";
