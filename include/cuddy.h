@@ -1177,7 +1177,7 @@ cuddy_status cuddy_disable_peer_access(int device, int peer);
 //
 // Scopes name parts of a program's run; each tells what was allocated in it, and what of that is
 // still live. History keeps what happened last. Both are off, and cost a branch, until a program
-// begins a scope or asks for history; from then on an allocation and its free cost some hundred
+// begins a scope or asks for history; from then on an allocation and its free cost some tens of
 // nanoseconds more. What is told, as JSON, is described in docs/SNAPSHOT.md.
 
 // Begins a scope on the calling thread, inside the one that it is in. What this thread allocates
@@ -1236,7 +1236,7 @@ cuddy_status cuddy_annotate(const void *ptr, const char *label);
 // Keeps what happens to memory from now on: allocations, frees, growth, release, and requests
 // that found none.
 //
-// events: how many of the last to keep, 72 bytes each, taken at once; 0 ends it. What was kept
+// events: how many of the last to keep, 64 bytes each, taken at once; 0 ends it. What was kept
 //         before is forgotten.
 //
 // Errors: CUDDY_ERROR_INVALID_ARGUMENT (more than 2^28), CUDDY_ERROR_HOST_OUT_OF_MEMORY,

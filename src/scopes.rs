@@ -36,17 +36,15 @@ struct Scope {
 }
 
 /// A live block, as scopes know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub scope: u32,
+    pub device: u32,
     /// Which run of the scope it was.
     pub run: u64,
-    pub device: u32,
     pub stream: u64,
     pub bytes: u64,
     pub requested: u64,
-    /// What the program says of it; usually nothing.
-    pub label: String,
 }
 
 /// See the module.
@@ -56,6 +54,8 @@ pub(crate) struct Scopes {
     scopes: Vec<Scope>,
     children: HashMap<(u32, String), u32>,
     live: HashMap<u64, Known, ByNumber>,
+    /// What the program says of live blocks; of most, nothing.
+    labels: HashMap<u64, String, ByNumber>,
 }
 
 impl Scopes {
@@ -101,11 +101,14 @@ impl Scopes {
     }
 
     /// A block was handed out. Where host memory has no room for it, it is not known.
+    #[inline]
     pub fn add(&mut self, address: u64, block: Known) {
-        // A block that vanished with its device may be there still.
-        self.remove(address);
-        if self.prepare().is_err() || self.live.try_reserve(1).is_err() {
+        if self.scopes.is_empty() && self.prepare().is_err() || self.live.try_reserve(1).is_err() {
             return;
+        }
+        if let Some(before) = self.live.insert(address, block) {
+            // It vanished with its device.
+            self.forget(address, before);
         }
         self.change(block.scope, |figures| {
             figures.live_bytes += block.requested;
@@ -114,21 +117,27 @@ impl Scopes {
             figures.total_bytes += block.requested;
             figures.total_count += 1;
         });
-        self.live.insert(address, block);
     }
 
     /// A block goes; what was known of it.
-    pub fn remove(&mut self, address: u64) -> Option<Known> {
+    #[inline]
+    pub fn remove(&mut self, address: u64) -> Option<(Known, Option<String>)> {
         let block = self.live.remove(&address)?;
+        Some((block, self.forget(address, block)))
+    }
+
+    /// Nothing of the block counts as live any more; its label.
+    #[inline]
+    fn forget(&mut self, address: u64, block: Known) -> Option<String> {
         self.change(block.scope, |figures| {
             figures.live_bytes -= block.requested;
             figures.live_count -= 1;
         });
-        Some(block)
+        if self.labels.is_empty() { None } else { self.labels.remove(&address) }
     }
 
     /// A block that was removed is there after all.
-    pub fn put_back(&mut self, address: u64, block: Known) {
+    pub fn put_back(&mut self, address: u64, (block, label): (Known, Option<String>)) {
         if self.live.try_reserve(1).is_err() {
             return;
         }
@@ -137,11 +146,28 @@ impl Scopes {
             figures.live_count += 1;
         });
         self.live.insert(address, block);
+        if let Some(label) = label {
+            let _ = self.annotate(address, &label);
+        }
     }
 
-    /// What is known of a live block, to be changed.
-    pub fn get_mut(&mut self, address: u64) -> Option<&mut Known> {
-        self.live.get_mut(&address)
+    /// Says what a live block is for; "" takes that away. `false` if the block is not known.
+    pub fn annotate(&mut self, address: u64, label: &str) -> Result<bool, Error> {
+        if !self.live.contains_key(&address) {
+            return Ok(false);
+        }
+        if label.is_empty() {
+            self.labels.remove(&address);
+            return Ok(true);
+        }
+        self.labels.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+        self.labels.insert(address, owned(label)?);
+        Ok(true)
+    }
+
+    /// What a live block is for; "" is not said.
+    pub fn label(&self, address: u64) -> &str {
+        self.labels.get(&address).map_or("", String::as_str)
     }
 
     /// What is known of a live block.
@@ -150,6 +176,7 @@ impl Scopes {
     }
 
     /// A scope and all that it is in.
+    #[inline]
     fn change(&mut self, scope: u32, how: impl Fn(&mut Figures)) {
         let mut number = scope;
         loop {
@@ -226,7 +253,7 @@ mod tests {
     use super::*;
 
     fn block(scope: u32, run: u64, requested: u64) -> Known {
-        Known { scope, run, device: 0, stream: 1, bytes: 512, requested, label: String::new() }
+        Known { scope, run, device: 0, stream: 1, bytes: 512, requested }
     }
 
     fn figures(scopes: &Scopes, number: u32) -> Figures {
@@ -269,5 +296,19 @@ mod tests {
         assert_eq!(figures(&scopes, OUTSIDE).total_count, 2);
         assert_eq!(figures(&scopes, OUTSIDE).live_count, 1);
         assert_eq!(scopes.remove(99), None);
+    }
+
+    #[test]
+    fn a_label_goes_with_its_block() {
+        let mut scopes = Scopes::default();
+        scopes.add(512, block(OUTSIDE, 0, 10));
+        assert_eq!(scopes.annotate(512, "weights"), Ok(true));
+        assert_eq!(scopes.annotate(1024, "nobody"), Ok(false));
+        let taken = scopes.remove(512).expect("it is there");
+        assert_eq!(scopes.label(512), "");
+        scopes.put_back(512, taken);
+        assert_eq!(scopes.label(512), "weights");
+        scopes.add(512, block(OUTSIDE, 0, 20));
+        assert_eq!(scopes.label(512), "", "another block");
     }
 }

@@ -76,6 +76,36 @@ fn what_is_watched_off_and_on_again_stays_true() {
     });
 }
 
+/// Blocks off a shelf are told as those of the books are, whatever their stream.
+#[test]
+fn what_a_shelf_serves_is_told_as_it_is() {
+    isolated("what_a_shelf_serves_is_told_as_it_is", &[], |machine| {
+        machine.use_device(0);
+        let opened = machine.stream();
+        process::stream_open(0, opened).expect("it is a stream");
+        process::malloc(8 * MIB, 0, 0, 0).expect("there is memory, and shelves may hold some");
+        process::record_history(100).expect("host memory");
+        for stream in [0, 1, 2, opened] {
+            for requested in [1, 512, 1000] {
+                let first = process::malloc(requested, 0, 0, stream).expect("there is memory");
+                process::free(first).expect("it is live");
+                let again = process::malloc(requested, 0, 0, stream).expect("there is memory");
+                assert_eq!(first, again, "it lay on the shelf");
+                let it = process::block_info(again).expect("it is live");
+                process::free(again).expect("it is live");
+                let told = process::snapshot().expect("host memory");
+                for kind in ["alloc", "free"] {
+                    let (stream, bytes) = (it.stream, it.bytes);
+                    let line = format!("\"{kind}\",0,{stream},{again},{bytes},{requested},0,");
+                    assert_eq!(told.matches(&line).count(), 2, "{line} in {told}");
+                }
+                process::record_history(100).expect("host memory");
+            }
+        }
+        assert!(process::free(1).is_err());
+    });
+}
+
 /// Threads that allocate and free while others look.
 #[test]
 fn threads_and_those_who_look_agree_in_the_end() {

@@ -97,7 +97,7 @@ pub(super) fn leaks(scopes: &Scopes, scope: u32) -> Result<String, Error> {
         put!(page, "{{\"address\":{address},\"bytes\":{},", block.bytes);
         put!(page, "\"requested\":{},\"device\":{},", block.requested, block.device);
         put!(page, "\"stream\":{},\"scope\":{},", block.stream, Quoted(&scopes.path(block.scope)));
-        put!(page, "\"run\":{},\"label\":{}}}", block.run, Quoted(&block.label));
+        put!(page, "\"run\":{},\"label\":{}}}", block.run, Quoted(scopes.label(address)));
     }
     put!(page, "]");
     page.whole()
@@ -185,8 +185,9 @@ fn device_part(
         let known = watched.scopes.as_ref().and_then(|scopes| scopes.get(block.address.0));
         if let Some(known) = known.filter(|_| block.state == BlockState::Live) {
             put!(page, ",\"scope\":{},\"run\":{}", known.scope, known.run);
-            if !known.label.is_empty() {
-                put!(page, ",\"label\":{}", Quoted(&known.label));
+            let label = watched.scopes.as_ref().map_or("", |it| it.label(block.address.0));
+            if !label.is_empty() {
+                put!(page, ",\"label\":{}", Quoted(label));
             }
         } else {
             put!(page, ",\"scope\":{OUTSIDE},\"run\":0");

@@ -25,7 +25,7 @@ def record_history(enabled: bool = True, max_entries: int = 1_000_000) -> None:
     """Keeps what happens to memory from now on; what was kept before is forgotten.
 
     enabled:     False ends it.
-    max_entries: how many of the last events to keep, 72 bytes of host memory each.
+    max_entries: how many of the last events to keep, 64 bytes of host memory each.
     """
     check(_abi.lib.cuddy_record_history(max_entries if enabled else 0))
 
