@@ -73,7 +73,10 @@ root=${DESTDIR:-}$prefix
 lib=$root/$libdir
 
 if [ "$uninstall" = yes ]; then
-    rm -f "$root/include/cuddy.h" "$root/include/cuddy.hpp" "$root/include/cuddy_mr.hpp" "$root/bin/cuddy" "$lib/libcuddy.so" "$lib/libcuddy.so.$major" \
+    for header in "$here"/bindings/cpp/*.hpp; do
+        rm -f "$root/include/${header##*/}"
+    done
+    rm -f "$root/include/cuddy.h" "$root/bin/cuddy" "$lib/libcuddy.so" "$lib/libcuddy.so.$major" \
         "$lib/libcuddy.so.$version" "$lib/pkgconfig/cuddy.pc" "$lib/cuddy/libsimcuda.so" \
         "$lib/cuddy/libcuddy_preload.so" \
         "$root/include/simcuda.h" "$lib/cuddy/cudart/libcudart.so.12" "$lib/cuddy/cudart/libcudart.so.13" \
@@ -101,7 +104,7 @@ up=$(echo "$libdir" | sed 's#/*$##; s#[^/][^/]*#..#g')
 
 mkdir -p "$root/include" "$root/bin" "$lib/pkgconfig" "$lib/cmake/cuddy" "$lib/cuddy"
 install -m 644 "$header" "$root/include/cuddy.h"
-install -m 644 "$here/bindings/cpp/cuddy.hpp" "$here/bindings/cpp/cuddy_mr.hpp" "$root/include"
+install -m 644 "$here"/bindings/cpp/*.hpp "$root/include"
 install -m 755 "$target/libcuddy.so" "$lib/libcuddy.so.$version"
 ln -sf "libcuddy.so.$version" "$lib/libcuddy.so.$major"
 ln -sf "libcuddy.so.$major" "$lib/libcuddy.so"

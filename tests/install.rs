@@ -92,6 +92,9 @@ fn everything_is_in_its_place_and_goes_away_again() {
             "include/cuddy.h",
             "include/cuddy.hpp",
             "include/cuddy_mr.hpp",
+            "include/cuddy_onnxruntime.hpp",
+            "include/cuddy_opencv.hpp",
+            "include/cuddy_tensorrt.hpp",
             "include/simcuda.h",
         ]
         .map(str::to_owned)

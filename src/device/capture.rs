@@ -12,6 +12,7 @@
 //! shelves are closed: every call looks whether its stream is captured.
 
 use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, RwLockReadGuard};
 
 use super::books::Books;
 use super::pool::PoolTerms;
@@ -21,7 +22,7 @@ use crate::driver::{Context, StreamHandle};
 use crate::error::{Error, sentence};
 use crate::graphs::{GraphName, Member};
 use crate::heap::Heap;
-use crate::mutants::mutant;
+use crate::mutants::{mutant, slow_mutant};
 use crate::streams::{Key, LEGACY};
 use crate::sync::thread_number;
 use crate::types::{Address, PoolId, Stamp, StreamSlot};
@@ -31,6 +32,24 @@ impl Device {
     #[inline]
     pub(super) fn may_capture(&self) -> bool {
         self.captures.load(Ordering::Relaxed) > 0
+    }
+
+    /// Leave to make driver calls about a whole context, for as long as it is kept; `None` while a
+    /// capture may be under way, which they would break.
+    pub(super) fn over_whole_context(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        let leave = self.whole_context.read().unwrap_or_else(PoisonError::into_inner);
+        let refused = self.may_capture() && !mutant("capture-records-over-the-context");
+        let _ = slow_mutant("capture-begins-amid-calls");
+        (!refused).then_some(leave)
+    }
+
+    /// Returns once the calls are over that were begun before a capture was known of, and that would
+    /// break it.
+    fn let_calls_end(&self) {
+        if !mutant("capture-begins-amid-calls") {
+            drop(self.recording.lock());
+            drop(self.whole_context.write());
+        }
     }
 
     /// Says that a stream is captured from now on, or is about to be, into a graph whose memory is of
@@ -46,7 +65,7 @@ impl Device {
             )));
         }
         let heap = Heap::new(self.page())?;
-        self.with_eager_slot(stream, |books, slot| {
+        let begun = self.with_eager_slot(stream, |books, slot| {
             if books.graphs.capturing(slot).is_some() {
                 return Err(Error::InvalidGraph(sentence!(
                     "stream {:#x} is captured into another graph already: end that one first",
@@ -74,13 +93,16 @@ impl Device {
                 self.front.end_era();
             }
             begun
-        })
+        });
+        self.let_calls_end();
+        begun
     }
 
     /// Says that the capture is over, whether it went well or not. What could not be fenced while it
     /// was under way is fenced now.
     pub(crate) fn end_graph(&self, name: GraphName) -> Result<(), Error> {
         {
+            let _nobody_asks = self.recording.lock();
             let mut books = self.books.lock();
             let graph = books.graphs.get(name)?;
             if !graph.begun {
@@ -149,11 +171,13 @@ impl Device {
     }
 
     /// The pool and the slot of a request on a stream that is captured; `None` if it is not, or into
-    /// no graph that we know.
+    /// no graph that we know. Any answer is void, and nothing noted, if slots were vacated since
+    /// `vacated` was read: whoever asks looks for the slot again.
     pub(super) fn captured(
         &self,
         stream: Named,
         slot: StreamSlot,
+        vacated: u64,
     ) -> Result<Option<(PoolId, StreamSlot)>, Error> {
         let unseen = mutant("capture-serves-from-the-default-pool");
         if unseen || !self.may_capture() || slot == LEGACY || stream.is_any() {
@@ -162,30 +186,25 @@ impl Device {
         if let Some(known) = self.books.lock().graphs.capturing(slot) {
             return Ok(Some(known));
         }
-        self.joined(stream.raw, slot)
+        let faulty = slow_mutant("device-slot-of-before");
+        let unmoved = |books: &Books| books.streams.vacated() == vacated || faulty;
+        self.joined(stream.raw, slot, unmoved)
     }
 
-    /// The same for a stream whose handle may be used, and that may have joined a capture.
+    /// The same for a stream whose handle may be used, and that may have joined a capture: if the
+    /// slot is still that stream's.
     fn joined(
         &self,
         handle: usize,
         slot: StreamSlot,
+        still: impl FnOnce(&Books) -> bool,
     ) -> Result<Option<(PoolId, StreamSlot)>, Error> {
         let Some(capture) = self.capture_of(handle)? else { return Ok(None) };
-        // Graphs that were begun before their capture do not know its number yet.
-        let unknown: Vec<usize> = {
-            let mut books = self.books.lock();
-            let unknown = books.graphs.begun().filter(|graph| graph.capture.is_none());
-            unknown.map(|graph| graph.handle).collect()
-        };
-        for own in unknown {
-            let number = self.capture_of(own)?;
-            let mut books = self.books.lock();
-            books.graphs.begun().filter(|graph| graph.handle == own).for_each(|graph| {
-                graph.capture = number;
-            });
-        }
+        self.learn_captures()?;
         let books = &mut *self.books.lock();
+        if !still(books) {
+            return Ok(None);
+        }
         let pool = books.graphs.begun().find(|graph| graph.capture == Some(capture));
         let Some(pool) = pool.map(|graph| graph.pool) else { return Ok(None) };
         let captured = books.captured_slot(pool, slot)?;
@@ -194,6 +213,26 @@ impl Device {
             graph.join(Member { stream: slot, captured })?;
         }
         Ok(Some((pool, captured)))
+    }
+
+    /// Graphs that were begun before their capture do not know its number yet: asks for it.
+    fn learn_captures(&self) -> Result<(), Error> {
+        // No graph ends meanwhile: their streams live. And no answer of before is noted after ours.
+        let _recording = self.recording.lock();
+        let mut unknown: Vec<usize> = Vec::new();
+        for graph in self.books.lock().graphs.begun().filter(|graph| graph.capture.is_none()) {
+            unknown.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+            unknown.push(graph.handle);
+        }
+        for own in unknown {
+            // What another's stream answers is no failure of this call.
+            if let Ok(number @ Some(_)) = self.capture_of(own) {
+                let mut books = self.books.lock();
+                let its = books.graphs.begun().filter(|graph| graph.handle == own);
+                its.for_each(|graph| graph.capture = number);
+            }
+        }
+        Ok(())
     }
 
     /// The driver's number of the capture that a stream is in.
@@ -221,7 +260,7 @@ impl Device {
         };
         let known = self.books.lock().graphs.capturing(stream);
         let captured = match (known, handle) {
-            (None, Some(handle)) if stream != LEGACY => self.joined(handle, stream)?,
+            (None, Some(handle)) if stream != LEGACY => self.joined(handle, stream, |_| true)?,
             (known, _) => known,
         };
         match captured {

@@ -44,8 +44,8 @@ mod work;
 pub(crate) use self::names::Named;
 pub(crate) use self::snapshot::untouched;
 
-use std::sync::Condvar;
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Condvar, RwLock};
 
 use self::books::Books;
 use self::fence::Spares;
@@ -108,6 +108,9 @@ pub(crate) struct Device {
     /// Held from looking a stream's handle up to having recorded on it; retiring a stream waits for
     /// it, since the stream may be destroyed after that.
     recording: Lock<(), RECORDING>,
+    /// Held shared by driver calls about a whole context, from having seen that nothing captures to
+    /// their return: no capture begins amid them.
+    whole_context: RwLock<()>,
     books: Lock<Books, BOOKS>,
     /// Events of the device's own context that nobody uses.
     spares: Lock<Spares, SPARES>,
@@ -164,27 +167,29 @@ impl Device {
         let mut starts = 0;
         while starts < MOST_STARTS {
             let mut books = self.my_books();
-            let slot = match books.streams.find(key) {
+            let vacated = books.streams.vacated();
+            let mut slot = match books.streams.find(key) {
                 Some(slot) => slot,
                 None => {
                     drop(books);
-                    let vacated = self.books.lock().streams.vacated();
                     let slot = self.meet(want.stream)?;
                     books = self.my_books();
-                    if books.streams.vacated() != vacated {
-                        continue;
-                    }
                     slot
                 }
             };
-            let mut pool = books.pools.open(self.id, want.pool)?;
-            let mut slot = slot;
+            let mut captured = None;
             if self.may_capture() {
                 drop(books);
-                if let Some(captured) = self.captured(want.stream, slot)? {
-                    (pool, slot) = captured;
-                }
+                captured = self.captured(want.stream, slot, vacated)?;
                 books = self.my_books();
+            }
+            // Else the slot may have become another stream's.
+            if books.streams.vacated() != vacated && !mutant("device-slot-of-before") {
+                continue;
+            }
+            let mut pool = books.pools.open(self.id, want.pool)?;
+            if let Some(captured) = captured {
+                (pool, slot) = captured;
             }
             let request = Request {
                 bytes,

@@ -8,6 +8,7 @@
 pub mod board;
 pub mod budget;
 pub mod extents;
+pub mod graph;
 pub mod history;
 pub mod host;
 pub mod ipc;
@@ -60,6 +61,8 @@ pub struct Memory {
     pub device_pools: Vec<DevicePools>,
     pools: Slots<Pool>,
     orphans: Vec<(u64, Mark)>,
+    /// What allocation nodes of graphs give out.
+    pub graphs: graph::GraphMemory,
     /// What is known of managed memory.
     pub managed: managed::Stretches,
     next: u64,
@@ -108,6 +111,7 @@ impl Memory {
             device_pools: Vec::new(),
             pools: Slots::new(POOL_SLOTS),
             orphans: Vec::new(),
+            graphs: graph::GraphMemory::default(),
             managed: managed::Stretches::default(),
             next: 1,
         };
@@ -135,6 +139,7 @@ impl Memory {
             device_pools: Vec::new(),
             pools: Slots::new(POOL_SLOTS),
             orphans: Vec::new(),
+            graphs: graph::GraphMemory::default(),
             managed: managed::Stretches::default(),
             next: 1,
         }
@@ -168,6 +173,13 @@ impl Memory {
         self.objects.entry(id).or_insert(Object::new(id, device, bytes, home, base))
     }
 
+    /// Memory that has one mapping from the start: its number, and that of the mapping's buffer.
+    fn new_mapped(&mut self, device: u32, bytes: u64, home: Home, base: u64) -> (u64, u64) {
+        let object = self.new_object(device, bytes, home, base);
+        object.mappings = 1;
+        (object.id, self.unique())
+    }
+
     /// `cuMemAlloc`: memory and an address for it. Answers the address and the object.
     pub fn allocate(&mut self, device: u32, context: u64, bytes: u64) -> Result<(u64, u64), Code> {
         let rounded = bytes.checked_next_multiple_of(ALIGNMENT).ok_or(code::OUT_OF_MEMORY)?;
@@ -179,9 +191,7 @@ impl Memory {
             return Err(code::OUT_OF_MEMORY);
         };
         self.budgets[device as usize].take(rounded);
-        let object = self.new_object(device, rounded, Home::Linear, base);
-        object.mappings = 1;
-        let object = object.id;
+        let (object, buffer) = self.new_mapped(device, rounded, Home::Linear, base);
         let bit = 1 << device;
         let mapping = Mapping {
             start,
@@ -194,7 +204,7 @@ impl Memory {
             readers: bit,
             writers: bit,
             flags: 0,
-            buffer: self.unique(),
+            buffer,
             sync_memops: false,
         };
         self.table.insert(mapping);
@@ -251,6 +261,7 @@ impl Memory {
             }
             "host_registrations" => of(&[Kind::Registered]),
             "pool_allocations" => self.table.block_count(),
+            "graph_allocations" => self.graphs.all.len(),
             "pools" => self.pools.count(),
             "objects" => self.objects.len(),
             _ => return None,
