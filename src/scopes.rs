@@ -16,6 +16,9 @@ pub(crate) const OUTSIDE: u32 = 0;
 /// The most scopes of different names and parents.
 const MOST: usize = 1 << 16;
 
+/// A few scopes and the bytes that are live of each.
+pub(crate) type Largest = [(u32, u64); 5];
+
 /// Bytes as they were asked for, and blocks, of a scope and those in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
@@ -219,6 +222,27 @@ impl Scopes {
         self.each().map(|it| it.0).find(|&number| self.path(number) == path)
     }
 
+    /// The scopes that most live bytes of a device were allocated in, those inside them not included,
+    /// most first; no bytes are no scope.
+    pub fn largest(&self, device: u32) -> Largest {
+        let mut largest = Largest::default();
+        let mut sums = Vec::new();
+        if sums.try_reserve_exact(self.scopes.len()).is_err() {
+            return largest;
+        }
+        sums.extend((0..).zip(&self.scopes).map(|(number, _): (u32, _)| (number, 0)));
+        for block in self.live.values().filter(|block| block.device == device) {
+            if let Some((_, bytes)) = sums.get_mut(block.scope as usize) {
+                *bytes += block.requested;
+            }
+        }
+        sums.sort_unstable_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
+        for (to, from) in largest.iter_mut().zip(sums) {
+            *to = from;
+        }
+        largest
+    }
+
     /// The live blocks of a scope and those in it, oldest runs first, then by address.
     pub fn live_in(&self, scope: u32) -> Result<Vec<(u64, &Known)>, Error> {
         let within = |mut number: u32| loop {
@@ -279,6 +303,8 @@ mod tests {
         assert_eq!(figures(&scopes, OUTSIDE).total_count, 4);
         assert_eq!((scopes.path(step).as_str(), scopes.path(OUTSIDE).as_str()), ("epoch/step", ""));
         assert_eq!((scopes.find("epoch/step"), scopes.find("step")), (Some(step), None));
+        assert_eq!(scopes.largest(0), [(step, 100), (epoch, 50), (OUTSIDE, 7), (0, 0), (0, 0)]);
+        assert_eq!(scopes.largest(1), Largest::default());
         let left: Vec<u64> =
             scopes.live_in(step).expect("memory").iter().map(|(address, _)| *address).collect();
         assert_eq!(left, [512]);

@@ -51,6 +51,7 @@ use self::books::Books;
 use self::fence::Spares;
 use self::front::Front;
 use self::graves::Graves;
+pub(crate) use self::oom::{Scene, take_scene};
 use self::pages::Pages;
 pub(crate) use self::pool::PoolTerms;
 pub(crate) use self::pools::PoolName;

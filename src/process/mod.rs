@@ -12,6 +12,8 @@ mod graphs;
 mod host;
 mod observers;
 mod pools;
+mod recorder;
+mod shortage;
 mod start;
 mod watch;
 
@@ -42,6 +44,8 @@ pub use self::pools::{
     pool_push, pool_reset_peaks, pool_set_limit, pool_set_share, pool_stats, pool_trim,
 };
 
+pub use self::recorder::flight_recorder;
+pub use self::shortage::last_out_of_memory;
 pub use self::watch::{annotate, leaks, record_history, scope_begin, scope_end, scopes, snapshot};
 
 /// In place of a device's number: the device of the calling thread's current CUDA context, or
@@ -164,7 +168,11 @@ fn shelf_takes(pointer: u64) -> bool {
 /// What [`malloc_in`] does when there is nothing on the shelf, or somebody watches.
 #[inline(never)]
 pub fn malloc_missed(asked: Asked) -> Result<u64, Error> {
-    if is_watched() { watch::malloc(asked) } else { serve(asked) }
+    let served = if is_watched() { watch::malloc(asked) } else { serve(asked) };
+    match served {
+        Err(Error::OutOfMemory(text)) => Err(shortage::happened(text, asked)),
+        served => served,
+    }
 }
 
 /// [`malloc_missed`], not watched.

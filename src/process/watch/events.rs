@@ -33,16 +33,12 @@ pub(in crate::process) fn malloc(asked: Asked) -> Result<u64, Error> {
         }
         return Ok(address);
     }
-    match process::serve(asked) {
-        Ok(address) => {
-            // Zero bytes are no block.
-            if let Ok(it) = process::block_info(address) {
-                handed_out(address, known(it.device, it.stream as u64, it.bytes, it.requested));
-            }
-            Ok(address)
-        }
-        Err(error) => Err(failed(error, asked)),
+    let address = process::serve(asked)?;
+    // Zero bytes are no block.
+    if let Ok(it) = process::block_info(address) {
+        handed_out(address, known(it.device, it.stream as u64, it.bytes, it.requested));
     }
+    Ok(address)
 }
 
 /// A block of this moment, in the scope that this thread is in.
@@ -83,18 +79,15 @@ impl Watched {
     }
 }
 
-/// A request was not served; the error, as it is.
+/// A request found no memory: notes it, if history is kept.
 #[cold]
-fn failed(error: Error, asked: Asked) -> Error {
-    if matches!(error, Error::OutOfMemory(_)) {
-        let Asked { bytes, device, stream, .. } = asked;
-        let id = started_already().and_then(|process| process.id(device).ok());
-        let device = id.map_or(device, |id| id.0 as i32);
-        let (requested, stream) = (bytes, stream as u64);
-        let failed = Entry { device, requested, stream, ..entry(Kind::OutOfMemory) };
-        WATCHED.lock().journal.note(failed);
-    }
-    error
+pub(in crate::process) fn note_shortage(asked: Asked) {
+    let Asked { bytes, device, stream, .. } = asked;
+    let id = started_already().and_then(|process| process.id(device).ok());
+    let device = id.map_or(device, |id| id.0 as i32);
+    let (requested, stream) = (bytes, stream as u64);
+    let failed = Entry { device, requested, stream, ..entry(Kind::OutOfMemory) };
+    WATCHED.lock().journal.note(failed);
 }
 
 /// A free, noted: to the shelf if it takes the block, else as usual.

@@ -14,10 +14,10 @@ use super::start::started_already;
 use crate::error::{Error, sentence};
 use crate::journal::{Entry, Journal, Kind};
 use crate::observers::{self, Event};
-use crate::scopes::{OUTSIDE, Scopes};
+use crate::scopes::{Largest, OUTSIDE, Scopes};
 use crate::sync::{Lock, refuse_after_fork, set_watched, thread_number};
 
-pub(super) use self::events::{around, free, malloc};
+pub(super) use self::events::{around, free, malloc, note_shortage};
 
 /// Rank of the lock around what is watched: nothing else is locked under it.
 const RANK: u8 = 21;
@@ -51,7 +51,8 @@ fn innermost() -> (u32, u64) {
     }
 }
 
-fn now_us() -> u64 {
+/// Microseconds since 1970.
+pub(super) fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_secs() * 1_000_000 + u64::from(since.subsec_micros())
 }
@@ -166,7 +167,7 @@ pub fn record_history(events: usize) -> Result<(), Error> {
 /// Every scope with its figures, as JSON.
 pub fn scopes() -> Result<String, Error> {
     refuse_after_fork()?;
-    Ok(text::scopes(&mut WATCHED.lock()))
+    text::scopes(&mut WATCHED.lock())
 }
 
 /// The live blocks that were allocated in the scope of that path, or in one inside of it, as JSON; ""
@@ -183,6 +184,17 @@ pub fn leaks(path: &str) -> Result<String, Error> {
         return Err(Error::InvalidArgument { argument: "scope", why });
     };
     text::leaks(scopes, scope)
+}
+
+/// The scopes that most live bytes of a device were allocated in.
+pub(super) fn largest_scopes(device: u32) -> Largest {
+    let watched = WATCHED.lock();
+    watched.scopes.as_ref().map_or_else(Largest::default, |scopes| scopes.largest(device))
+}
+
+/// A scope's names from the outermost on; "" is in none, or of one that is not known any more.
+pub(super) fn path(scope: u32) -> String {
+    WATCHED.lock().scopes.as_ref().map(|scopes| scopes.path(scope)).unwrap_or_default()
 }
 
 /// Everything that is known of memory now, as JSON.
