@@ -10,6 +10,7 @@ mod configuration;
 mod facts;
 mod graphs;
 mod host;
+mod metrics;
 mod observers;
 mod pools;
 mod recorder;
@@ -44,6 +45,7 @@ pub use self::pools::{
     pool_push, pool_reset_peaks, pool_set_limit, pool_set_share, pool_stats, pool_trim,
 };
 
+pub use self::metrics::prometheus;
 pub use self::recorder::flight_recorder;
 pub use self::shortage::last_out_of_memory;
 pub use self::watch::{annotate, leaks, record_history, scope_begin, scope_end, scopes, snapshot};

@@ -203,6 +203,12 @@ class Watch(Case):
         actions = [entry["action"] for entry in for_torch["device_traces"][0]]
         self.assertEqual(actions, ["alloc", "alloc", "free_requested", "free_completed"])
 
+    def test_the_counters_for_prometheus(self):
+        kept = cuddy.empty(3 * MIB)
+        text = cuddy.export_prometheus()
+        self.assertIn(f'cuddy_allocated_bytes{{device="0"}} {cuddy.memory_allocated(0)}\n', text)
+        del kept
+
     def test_a_failure_leaves_a_file_and_says_where_memory_was(self):
         with tempfile.TemporaryDirectory() as folder:
             place = pathlib.Path(folder) / "oom.json"

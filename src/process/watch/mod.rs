@@ -14,7 +14,7 @@ use super::start::started_already;
 use crate::error::{Error, sentence};
 use crate::journal::{Entry, Journal, Kind};
 use crate::observers::{self, Event};
-use crate::scopes::{Largest, OUTSIDE, Scopes};
+use crate::scopes::{Figures, Largest, OUTSIDE, Scopes};
 use crate::sync::{Lock, refuse_after_fork, set_watched, thread_number};
 
 pub(super) use self::events::{around, free, malloc, note_shortage};
@@ -168,6 +168,18 @@ pub fn record_history(events: usize) -> Result<(), Error> {
 pub fn scopes() -> Result<String, Error> {
     refuse_after_fork()?;
     text::scopes(&mut WATCHED.lock())
+}
+
+/// Every scope's path and figures, the outermost first.
+pub(super) fn scope_figures() -> Result<Vec<(String, Figures)>, Error> {
+    let watched = WATCHED.lock();
+    let mut found = Vec::new();
+    let Some(scopes) = &watched.scopes else { return Ok(found) };
+    for (number, _, _, _, figures) in scopes.each() {
+        found.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+        found.push((scopes.path(number), figures));
+    }
+    Ok(found)
 }
 
 /// The live blocks that were allocated in the scope of that path, or in one inside of it, as JSON; ""

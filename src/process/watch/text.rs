@@ -3,11 +3,12 @@
 
 use super::{RANK, Watched};
 use crate::device::Device;
-use crate::error::Error;
+use crate::error::{Error, sentence};
 use crate::heap::BlockState;
 use crate::json::{Page, Quoted, put};
 use crate::process::{self, shortage};
 use crate::scopes::{OUTSIDE, Scopes};
+use crate::stats::fields;
 use crate::sync::Lock;
 
 /// The form of a snapshot; it changes when a reader of the old one could not read the new one.
@@ -107,13 +108,11 @@ fn device_part(
 ) -> Result<(), Error> {
     let (stats, blocks) = device.layout()?;
     put!(page, "\n{{\"device\":{},\"stats\":{{", device.id().0);
-    // Its names and values, as the struct itself tells them.
-    let told = crate::error::sentence!("{stats:?}");
-    let inside = told.split_once('{').map_or("", |it| it.1).trim_end_matches('}');
+    let told = sentence!("{stats:?}");
     let mut first = true;
-    for (name, value) in inside.split(',').filter_map(|field| field.split_once(':')) {
+    for (name, value) in fields(&told) {
         page.next(&mut first);
-        put!(page, "\"{}\":{}", name.trim(), value.trim());
+        put!(page, "\"{name}\":{value}");
     }
     put!(page, "}},\"segments\":[");
     let watched = watched.lock();
