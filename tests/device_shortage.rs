@@ -69,9 +69,9 @@ fn a_failure_is_told_to_its_thread_and_stands_in_the_snapshot() {
 
 #[test]
 fn it_says_which_streams_and_which_scopes_have_the_memory() {
-    isolated("it_says_which_streams_and_which_scopes_have_the_memory", LIMIT, |machine| {
+    let lazy = [LIMIT[0], ("SIMCUDA_SCHEDULE", "lazy")];
+    isolated("it_says_which_streams_and_which_scopes_have_the_memory", &lazy, |machine| {
         machine.use_device(0);
-        machine.configure("schedule", "lazy");
         let other = machine.stream();
         process::scope_begin("step").expect("a name");
         let kept = malloc(5 * MIB).expect("there is room");

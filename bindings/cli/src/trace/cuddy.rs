@@ -35,8 +35,7 @@ pub fn read(input: &[u8], file_name: &str) -> Result<Trace, TraceError> {
     let last_failure = events.iter().rposition(|event| event.1 == Kind::OutOfMemory);
     for (place, event) in events.iter().enumerate() {
         let line = place as u32 + 1;
-        let Event(_, kind, _, stream, address, _, requested, ..) = **event;
-        let stream = stream_of(stream);
+        let (kind, stream, address, requested) = (event.1, stream_of(event.3), event.4, event.6);
         let done = match kind {
             Kind::Alloc => builder.alloc(line, address, requested, stream),
             Kind::Free => builder.free(line, address, stream),
