@@ -84,10 +84,7 @@ fn it_says_which_streams_and_which_scopes_have_the_memory() {
         let asked = process::malloc_in(process::DEFAULT_POOL, 4 * MIB, 0, 0, 1, Some(0));
         let Err(Error::OutOfMemory(text)) = asked else { panic!("{asked:?}") };
         let waits = format!("(6.00 MiB for stream {other:#x})");
-        has(
-            &text,
-            &[&waits, "Live blocks by scope: step 5242880 bytes, step/inner 3145728 bytes."],
-        );
+        has(&text, &[&waits, "Live blocks by scope: step 5.00 MiB, step/inner 3.00 MiB."]);
         let waits = format!("\"waiting\":[{{\"stream\":{other},\"bytes\":6291456}}]");
         let scopes = "\"scopes\":[{\"scope\":1,\"path\":\"step\",\"live_bytes\":5242880},\
                       {\"scope\":2,\"path\":\"step/inner\",\"live_bytes\":3145728}]";

@@ -41,6 +41,7 @@ mod take_back;
 mod wait;
 mod work;
 
+pub(crate) use self::human::short;
 pub(crate) use self::names::Named;
 pub(crate) use self::snapshot::untouched;
 

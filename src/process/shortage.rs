@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::fmt::Write;
 
 use super::{Asked, recorder, watch};
-use crate::device::{Scene, take_scene};
+use crate::device::{Scene, short, take_scene};
 use crate::error::{Error, Words};
 use crate::json::{Page, Quoted, put};
 use crate::mutants::mutant;
@@ -64,7 +64,7 @@ impl Shortage {
             let path = watch::path(scope);
             let path = if scope == OUTSIDE { "no scope" } else { &path };
             // What host memory has no room for is cut.
-            let _ = write!(words, "{mark}{path} {bytes} bytes");
+            let _ = write!(words, "{mark}{path} {}", short(bytes));
             mark = ", ";
         }
         let _ = words.write_str(".");

@@ -104,7 +104,7 @@ class Buffers(Case):
         self.assertEqual(facts.used_elsewhere, 50 * MIB)
         self.assertEqual(facts.device_free + facts.reserved + facts.used_elsewhere, facts.device_total)
         self.assertIsNone(facts.limit)
-        self.assertEqual((facts.cause, facts.waiting), ("driver", {}))
+        self.assertEqual((facts.cause, facts.waiting), ("device", {}))
         again = pickle.loads(pickle.dumps(error))
         self.assertEqual((str(again), again.status, again.explanation), (str(error), error.status, facts))
         held.free()

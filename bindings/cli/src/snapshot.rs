@@ -1,5 +1,7 @@
 //! A snapshot as `cuddy_snapshot()` writes it (docs/SNAPSHOT.md, which says what each field means).
 
+#![allow(missing_docs)] // that page has them
+
 use std::collections::BTreeMap;
 
 use serde::de::IgnoredAny;

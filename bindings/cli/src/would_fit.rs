@@ -10,7 +10,9 @@ use crate::trace::Short;
 /// with the program's own.
 #[derive(Clone, Copy)]
 pub struct Again {
+    /// With the default.
     pub shared: bool,
+    /// With the program's.
     pub as_it_was: bool,
 }
 

@@ -49,7 +49,7 @@ function figures() {
 
 // The last request that found no memory: a bar of what there was, the request below it to scale, and words.
 function explained(it) {
-  const parts = [["live", it.allocated, "#3b82f6"], ["in limbo", it.active - it.allocated, "var(--limbo)"], ["cached", it.cached, "var(--line)"], ["used elsewhere", it.used_elsewhere || 0, "#a855f7"], ["free on the device", it.device_free || 0, "var(--free)"]].filter((part) => part[1] > 0);
+  const parts = [["live", it.allocated, "#3b82f6"], ["in limbo", it.active - it.allocated, "var(--limbo)"], ["cached", it.cached, "#94a3b8"], ["used elsewhere", it.used_elsewhere || 0, "#a855f7"], ["free on the device", it.device_free || 0, "var(--free)"]].filter((part) => part[1] > 0);
   const most = Math.max(parts.reduce((sum, part) => sum + part[1], 0), it.requested, 1);
   const bar = (list) => {
     const row = element("div", undefined, { class: "row" });
