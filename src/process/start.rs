@@ -47,7 +47,7 @@ pub(super) fn started() -> Result<&'static Process, Error> {
 
 #[cold]
 fn start() -> Result<&'static Process, Error> {
-    let _one_at_a_time = STARTING.lock();
+    let one_at_a_time = STARTING.lock();
     if let Some(process) = PROCESS.get() {
         return Ok(process);
     }
@@ -55,7 +55,10 @@ fn start() -> Result<&'static Process, Error> {
     // A driver that does not start leaves a fork as harmless as it was; one that has started does not.
     let driver = Driver::open_system().inspect_err(|_| sync::unused())?;
     let process = Process::new(driver)?;
-    Ok(PROCESS.get_or_init(|| process))
+    let process = PROCESS.get_or_init(|| process);
+    drop(one_at_a_time);
+    super::recorder::from_environment();
+    Ok(process)
 }
 
 impl Process {
