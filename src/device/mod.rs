@@ -42,6 +42,7 @@ mod take_back;
 mod wait;
 mod work;
 
+pub(crate) use self::human::short;
 pub(crate) use self::names::Named;
 pub(crate) use self::snapshot::untouched;
 
@@ -52,6 +53,7 @@ use self::books::Books;
 use self::fence::Spares;
 use self::front::Front;
 use self::graves::Graves;
+pub(crate) use self::oom::{Scene, take_scene};
 use self::pages::Pages;
 pub(crate) use self::pool::PoolTerms;
 pub(crate) use self::pools::PoolName;

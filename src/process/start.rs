@@ -4,6 +4,8 @@
 use std::sync::OnceLock;
 
 use super::configuration::in_force;
+use super::facts::device_facts;
+use super::log;
 use crate::device::Device;
 use crate::driver::Driver;
 use crate::error::Error;
@@ -45,7 +47,7 @@ pub(super) fn started() -> Result<&'static Process, Error> {
 
 #[cold]
 fn start() -> Result<&'static Process, Error> {
-    let _one_at_a_time = STARTING.lock();
+    let one_at_a_time = STARTING.lock();
     if let Some(process) = PROCESS.get() {
         return Ok(process);
     }
@@ -53,7 +55,10 @@ fn start() -> Result<&'static Process, Error> {
     // A driver that does not start leaves a fork as harmless as it was; one that has started does not.
     let driver = Driver::open_system().inspect_err(|_| sync::unused())?;
     let process = Process::new(driver)?;
-    Ok(PROCESS.get_or_init(|| process))
+    let process = PROCESS.get_or_init(|| process);
+    drop(one_at_a_time);
+    super::recorder::from_environment();
+    Ok(process)
 }
 
 impl Process {
@@ -95,12 +100,17 @@ impl Process {
 
     #[cold]
     fn open(&'static self, id: DeviceId) -> Result<&'static Device, Error> {
-        let _one_at_a_time = self.opening.lock();
-        if let Some(device) = self.device_in_use(id) {
-            return Ok(device);
-        }
-        let device = Device::open(&self.driver, &OWNERS, id, in_force(), self.limit(id)?)?;
-        Ok(self.devices[id.0 as usize].get_or_init(|| device))
+        log::begin();
+        let device = {
+            let _one_at_a_time = self.opening.lock();
+            if let Some(device) = self.device_in_use(id) {
+                return Ok(device);
+            }
+            let device = Device::open(&self.driver, &OWNERS, id, in_force(), self.limit(id)?)?;
+            self.devices[id.0 as usize].get_or_init(|| device)
+        };
+        log::opened(|| device_facts(id.0 as i32));
+        Ok(device)
     }
 
     /// The device of the calling thread's current context; without one device 0, as the runtime has
