@@ -101,6 +101,11 @@ pub(crate) fn try_mine<R>(work: impl FnOnce(&mut Shelves) -> Option<R>) -> Optio
     work(unsafe { &mut *gate.content.get() })
 }
 
+/// Whether the calling thread is in the middle of using its own.
+pub(crate) fn is_inside() -> bool {
+    MINE.get().is_some_and(|gate| gate.busy.load(Ordering::Relaxed))
+}
+
 /// The owner enters; `false`, and still has to leave, if a stopper is at work.
 #[inline]
 fn enter(gate: &Gate) -> bool {

@@ -16,16 +16,19 @@ mod recent;
 mod tally;
 
 use self::bins::{Bins, LARGEST_BYTES};
-pub(crate) use self::gate::{Stopped, stop_all, try_mine, with_mine};
+pub(crate) use self::gate::{Stopped, is_inside, stop_all, try_mine, with_mine};
 pub(crate) use self::loans::{Kept, Lent, Loans, Standing};
 use self::recent::Recent;
-pub(crate) use self::tally::{A_BLOCK, Declared, PEAKED, Tally};
+pub(crate) use self::tally::{Counted, Declared, Tally};
 
 use crate::mutants::mutant;
 use crate::types::{Address, DeviceId, StreamSlot};
 
 /// Streams of one device that a thread has shelves for at once.
 const MOST_SHELVES: usize = 16;
+
+/// What no stream is called.
+const NAMELESS: usize = 0;
 
 /// A thread's free blocks of one stream.
 #[derive(Debug)]
@@ -42,6 +45,12 @@ pub(crate) struct Shelf {
 impl Shelf {
     const fn new(stream: StreamSlot, name: usize, era: u64) -> Self {
         Self { name, era, stream, recent: Recent::new(), bins: Bins::new() }
+    }
+
+    /// The stream whose blocks it holds.
+    #[inline]
+    pub(crate) fn stream(&self) -> StreamSlot {
+        self.stream
     }
 
     /// A block of exactly `bytes`.
@@ -150,6 +159,15 @@ impl OfDevice {
         if self.shelves.len() < MOST_SHELVES && self.shelves.try_reserve(1).is_ok() {
             self.shelves.push(Shelf::new(stream, name, era));
         }
+    }
+
+    /// The shelf of a stream, to free blocks to: a thread that only frees has one without a name.
+    #[inline]
+    pub(crate) fn shelf_for(&mut self, stream: StreamSlot, era: u64) -> Option<&mut Shelf> {
+        if self.of(stream, era).is_none() {
+            self.set_up(stream, NAMELESS, era);
+        }
+        self.of(stream, era).map(|(shelf, _)| shelf)
     }
 
     /// Takes everything out of every shelf.
