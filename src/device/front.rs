@@ -74,26 +74,26 @@ impl Front {
 
 impl Device {
     /// A block off the calling thread's shelf, of the default pool.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn off_shelf(&self, stream: Named, requested: u64) -> Option<Address> {
         let bytes = size::round_up(requested)?;
         if stream.context.is_some() {
             return None;
         }
         let front = &self.front;
-        shelf::try_mine(|mine| {
-            let (shelf, tally) = mine.of(self.id)?.named(name(stream), front.era())?;
-            let block = shelf.take(bytes)?;
-            front.loans.unshelve(block, bytes, requested);
-            tally.served(&front.declared, bytes, requested);
-            Some(block.address())
-        })
+        let mut mine = shelf::try_mine()?;
+        let (shelf, tally) = mine.of(self.id)?.named(name(stream), front.era())?;
+        let block = shelf.take(bytes)?;
+        front.loans.unshelve(block, bytes, requested);
+        tally.served(&front.declared, bytes, requested);
+        Some(block.address())
     }
 
     /// Frees a block to the calling thread's shelf. `false` if it has to be done by the books.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn to_shelf(&self, address: Address) -> bool {
-        shelf::try_mine(|mine| self.front.put_on_shelf(mine.of(self.id)?, address)).is_some()
+        let Some(mut mine) = shelf::try_mine() else { return false };
+        mine.of(self.id).is_some_and(|mine| self.front.put_on_shelf(mine, address).is_some())
     }
 
     /// The books, with what the calling thread has counted and its large blocks: the heap is about to
@@ -214,7 +214,7 @@ impl Front {
     }
 
     /// Moves a block from out to the shelf of its stream, if there is one with room for it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn put_on_shelf(&self, mine: &mut OfDevice, address: Address) -> Option<()> {
         let (limit, version) = (self.limit(), self.version.load(Ordering::Relaxed));
         let alone = mine.tally.is_alone();

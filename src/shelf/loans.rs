@@ -190,7 +190,7 @@ impl Loans {
 
     /// Frees a block: from out to shelved, if `may` says so of what it is; and what a shelf calls it.
     /// Inside the gate. `alone` says that no other thread changes loans, but with this one stopped.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn shelve<R>(
         &self,
         address: Address,
@@ -206,12 +206,10 @@ impl Loans {
         let lent = read(name, word);
         let allowed = may(lent)?;
         let shelved = word - OUT + SHELVED;
-        if mutant("shelf-free-not-atomic") {
-            std::thread::yield_now();
-            place.word.store(shelved, Ordering::Release);
-            return Some((Kept::new(address, at), lent, allowed));
-        }
-        if alone {
+        if alone || mutant("shelf-free-not-atomic") {
+            if !alone {
+                std::thread::yield_now();
+            }
             place.word.store(shelved, Ordering::Release);
             return Some((Kept::new(address, at), lent, allowed));
         }

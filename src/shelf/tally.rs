@@ -127,6 +127,8 @@ impl Tally {
         self.served | self.freed == 0
     }
 
+    #[cold]
+    #[inline(never)]
     fn declare(&mut self, declared: &Declared) {
         for (which, count) in self.counts.iter_mut().enumerate() {
             let ahead = count.declared - count.now;
