@@ -66,7 +66,13 @@ impl Process {
         limits.try_reserve_exact(count).map_err(|_| Error::HostOutOfMemory)?;
         devices.resize_with(count, OnceLock::new);
         limits.resize(count, None);
-        Ok(Self { driver, devices, first: OnceLock::new(), opening: Lock::new(()), limits: Lock::new(limits) })
+        Ok(Self {
+            driver,
+            devices,
+            first: OnceLock::new(),
+            opening: Lock::new(()),
+            limits: Lock::new(limits),
+        })
     }
 
     /// How many devices there are.

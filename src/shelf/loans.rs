@@ -424,7 +424,9 @@ mod tests {
                 (4, Some(Standing::Out(_))) => {
                     assert_eq!(loans.shelve(address, false, |_| None::<()>), None);
                 }
-                (_, None | Some(Standing::Shelved(_))) => assert_eq!(loans.end_out(address, false), None),
+                (_, None | Some(Standing::Shelved(_))) => {
+                    assert_eq!(loans.end_out(address, false), None)
+                }
                 _ => {}
             }
         }
