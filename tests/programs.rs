@@ -123,6 +123,20 @@ fn threads() {
     check("threads.c");
 }
 
+/// Threads at once on shared streams, short of memory, with held streams and with borrowed ones.
+#[test]
+fn crowd() {
+    let folder = Folder::with_libraries();
+    let binary = compile(&folder, Path::new("tests/c/crowd.c"), Language::C99);
+    for streams in ["held", "borrowed"] {
+        for (seed, schedule) in ["eager", "lazy", "lag:50", "random:4"].into_iter().enumerate() {
+            let mut program = in_sandbox(&folder, &binary);
+            program.env("SIMCUDA_SCHEDULE", schedule).args([streams, &seed.to_string()]);
+            common::run(&mut program).quietly();
+        }
+    }
+}
+
 #[test]
 fn fork() {
     check("fork.c");

@@ -12,6 +12,7 @@
 //! shelves are closed: every call looks whether its stream is captured.
 
 use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, RwLockReadGuard};
 
 use super::books::Books;
 use super::pool::PoolTerms;
@@ -33,6 +34,26 @@ impl Device {
         self.captures.load(Ordering::Relaxed) > 0
     }
 
+    /// Leave to make driver calls about a whole context, for as long as it is kept; `None` while a
+    /// capture may be under way, which they would break.
+    pub(super) fn over_whole_context(&self) -> Option<RwLockReadGuard<'_, ()>> {
+        let leave = self.whole_context.read().unwrap_or_else(PoisonError::into_inner);
+        let refused = self.may_capture() && !mutant("capture-records-over-the-context");
+        if mutant("capture-begins-amid-calls") {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        (!refused).then_some(leave)
+    }
+
+    /// Returns once the calls are over that were begun before a capture was known of, and that would
+    /// break it.
+    fn let_calls_end(&self) {
+        if !mutant("capture-begins-amid-calls") {
+            drop(self.recording.lock());
+            drop(self.whole_context.write());
+        }
+    }
+
     /// Says that a stream is captured from now on, or is about to be, into a graph whose memory is of
     /// a pool; without one, of a pool of its own.
     pub(crate) fn begin_graph(
@@ -46,7 +67,7 @@ impl Device {
             )));
         }
         let heap = Heap::new(self.page())?;
-        self.with_eager_slot(stream, |books, slot| {
+        let begun = self.with_eager_slot(stream, |books, slot| {
             if books.graphs.capturing(slot).is_some() {
                 return Err(Error::InvalidGraph(sentence!(
                     "stream {:#x} is captured into another graph already: end that one first",
@@ -74,13 +95,16 @@ impl Device {
                 self.front.end_era();
             }
             begun
-        })
+        });
+        self.let_calls_end();
+        begun
     }
 
     /// Says that the capture is over, whether it went well or not. What could not be fenced while it
     /// was under way is fenced now.
     pub(crate) fn end_graph(&self, name: GraphName) -> Result<(), Error> {
         {
+            let _nobody_asks = self.recording.lock();
             let mut books = self.books.lock();
             let graph = books.graphs.get(name)?;
             if !graph.begun {
@@ -172,19 +196,7 @@ impl Device {
         slot: StreamSlot,
     ) -> Result<Option<(PoolId, StreamSlot)>, Error> {
         let Some(capture) = self.capture_of(handle)? else { return Ok(None) };
-        // Graphs that were begun before their capture do not know its number yet.
-        let unknown: Vec<usize> = {
-            let mut books = self.books.lock();
-            let unknown = books.graphs.begun().filter(|graph| graph.capture.is_none());
-            unknown.map(|graph| graph.handle).collect()
-        };
-        for own in unknown {
-            let number = self.capture_of(own)?;
-            let mut books = self.books.lock();
-            books.graphs.begun().filter(|graph| graph.handle == own).for_each(|graph| {
-                graph.capture = number;
-            });
-        }
+        self.learn_captures()?;
         let books = &mut *self.books.lock();
         let pool = books.graphs.begun().find(|graph| graph.capture == Some(capture));
         let Some(pool) = pool.map(|graph| graph.pool) else { return Ok(None) };
@@ -194,6 +206,26 @@ impl Device {
             graph.join(Member { stream: slot, captured })?;
         }
         Ok(Some((pool, captured)))
+    }
+
+    /// Graphs that were begun before their capture do not know its number yet: asks for it.
+    fn learn_captures(&self) -> Result<(), Error> {
+        // No graph ends meanwhile: their streams live. And no answer of before is noted after ours.
+        let _recording = self.recording.lock();
+        let mut unknown: Vec<(GraphName, usize)> = Vec::new();
+        for (name, graph) in self.books.lock().graphs.begun_by_name() {
+            if graph.capture.is_none() {
+                unknown.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+                unknown.push((name, graph.handle));
+            }
+        }
+        for (name, handle) in unknown {
+            // What another's stream answers is no failure of this call.
+            if let Ok(Some(number)) = self.capture_of(handle) {
+                self.books.lock().graphs.get(name)?.capture = Some(number);
+            }
+        }
+        Ok(())
     }
 
     /// The driver's number of the capture that a stream is in.

@@ -60,9 +60,7 @@ impl Device {
     /// Records one fence over everything that a context has been given, for those of the begun ones
     /// that are of it. Streams that nobody waits for get none: each would cost a query of its own.
     pub(super) fn record_over(&self, home: Home, begun: &[Stamp]) {
-        if self.may_capture() && !mutant("capture-records-over-the-context") {
-            return;
-        }
+        let Some(_whole) = self.over_whole_context() else { return };
         let recorded =
             self.with_event(home, true, |inside, event| inside.event_record_context(event));
         let Ok(fence) = recorded else { return };

@@ -45,7 +45,7 @@ mod work;
 pub(crate) use self::names::Named;
 pub(crate) use self::snapshot::untouched;
 
-use std::sync::Condvar;
+use std::sync::{Condvar, RwLock};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use self::books::Books;
@@ -109,6 +109,9 @@ pub(crate) struct Device {
     /// Held from looking a stream's handle up to having recorded on it; retiring a stream waits for
     /// it, since the stream may be destroyed after that.
     recording: Lock<(), RECORDING>,
+    /// Held shared by driver calls about a whole context, from having seen that nothing captures to
+    /// their return: no capture begins amid them.
+    whole_context: RwLock<()>,
     books: Lock<Books, BOOKS>,
     /// Events of the device's own context that nobody uses.
     spares: Lock<Spares, SPARES>,

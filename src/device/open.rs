@@ -1,7 +1,7 @@
 #![forbid(unsafe_code)]
 //! Opening a device: its context, what serves it, and its first addresses.
 
-use std::sync::Condvar;
+use std::sync::{Condvar, RwLock};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::books::Books;
@@ -118,6 +118,7 @@ impl Device {
             }),
             returned: Condvar::new(),
             recording: Lock::new(()),
+            whole_context: RwLock::new(()),
             books: Lock::new(books),
             spares: Lock::new(Spares::default()),
             front: Front::new(),

@@ -253,10 +253,10 @@ impl Device {
             }
             looks += 1;
         }
-        // While a graph is captured nothing may be done to a whole context.
-        if until != Until::Over || self.may_capture() {
+        if until != Until::Over {
             return Ok(false);
         }
+        let Some(_whole) = self.over_whole_context() else { return Ok(false) };
         let begun = self.books.lock().streams.begin_fences_of(home)?;
         let waited = self.check_alive(home).and_then(|()| {
             self.driver.enter(Context(home.context), self.id, &self.calls)?.synchronize()

@@ -151,6 +151,73 @@ static void threads(CUcontext context) {
     behaved("host threads with their own current context");
 }
 
+/* A graph made of the vendor's structures: memory of its own, a fill, a kernel, a copy, and the free. */
+static void graphs(CUcontext context) {
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode alloc, fill, kernel, copy, freed;
+    CUmodule module;
+    CUfunction function;
+    CUstream stream;
+    unsigned char *host;
+    OK(cuMemHostAlloc((void **)&host, MIB, 0));
+    OK(cuModuleLoadData(&module, "any image"));
+    OK(cuModuleGetFunction(&function, module, "simcuda_fill"));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuGraphCreate(&graph, 0));
+    if (broken) return behaved("a graph made node by node");
+    CUDA_MEM_ALLOC_NODE_PARAMS memory = {0};
+    memory.poolProps.allocType = CU_MEM_ALLOCATION_TYPE_PINNED;
+    memory.poolProps.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    memory.poolProps.location.id = device;
+    memory.bytesize = MIB;
+    OK(cuGraphAddMemAllocNode(&alloc, graph, NULL, 0, &memory));
+    HOLDS(memory.dptr != 0);
+    CUDA_MEMSET_NODE_PARAMS filling = {.dst = memory.dptr, .value = 0x01020304, .elementSize = 4, .width = MIB / 4, .height = 1};
+    OK(cuGraphAddMemsetNode(&fill, graph, &alloc, 1, &filling, context));
+    CUdeviceptr half = memory.dptr + MIB / 2;
+    unsigned long long bytes = MIB / 2;
+    unsigned char value = 9;
+    void *parameters[] = {&half, &bytes, &value};
+    CUDA_KERNEL_NODE_PARAMS launch = {.func = function, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .kernelParams = parameters};
+    OK(cuGraphAddKernelNode(&kernel, graph, &fill, 1, &launch));
+    CUDA_MEMCPY3D copying = {0};
+    copying.srcMemoryType = CU_MEMORYTYPE_DEVICE, copying.srcDevice = memory.dptr;
+    copying.dstMemoryType = CU_MEMORYTYPE_HOST, copying.dstHost = host;
+    copying.WidthInBytes = MIB, copying.Height = 1, copying.Depth = 1;
+    OK(cuGraphAddMemcpyNode(&copy, graph, &kernel, 1, &copying, context));
+    OK(cuGraphAddMemFreeNode(&freed, graph, &copy, 1, memory.dptr));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    for (int launches = 0; launches < 3; launches++) {
+        memset(host, 0, MIB);
+        OK(cuGraphLaunch(exec, stream));
+        OK(cuStreamSynchronize(stream));
+        HOLDS(host[0] == 4 && host[1] == 3 && host[MIB / 2 - 1] == 1 && host[MIB / 2] == 9 && host[MIB - 1] == 9);
+    }
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
+    any.memset.dst = memory.dptr, any.memset.value = 7, any.memset.elementSize = 1;
+    any.memset.width = MIB, any.memset.height = 1, any.memset.ctx = context;
+    OK(cuGraphExecNodeSetParams(exec, fill, &any));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    HOLDS(host[0] == 7 && host[MIB - 1] == 9);
+    CUDA_KERNEL_NODE_PARAMS shown;
+    OK(cuGraphKernelNodeGetParams(kernel, &shown));
+    HOLDS(shown.func == function && *(CUdeviceptr *)shown.kernelParams[0] == half);
+    cuuint64_t reserved = 0;
+    OK(cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved));
+    HOLDS(reserved >= MIB);
+    OK(cuDeviceGraphMemTrim(device));
+    OK(cuDeviceGetGraphMemAttribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT, &reserved));
+    HOLDS(reserved == 0);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    OK(cuStreamDestroy(stream));
+    OK(cuModuleUnload(module));
+    OK(cuMemFreeHost(host));
+    behaved("a graph made node by node");
+}
+
 static void entry_points(void) {
     CUresult (*free_memory)(CUdeviceptr) = NULL;
     CUdriverProcAddressQueryResult status;
@@ -178,6 +245,7 @@ int main(void) {
     streams();
     virtual_memory();
     threads(context);
+    graphs(context);
     entry_points();
     OK(cuDevicePrimaryCtxRelease(device));
     behaved("the end: the primary context is released");

@@ -93,6 +93,7 @@ CUDDY = ("-I{root}/include", "{target}/libcuddy.so", "-Wl,-rpath,{scratch}")
 CLIENTS = (
     c_program("c-driver", "driver.c", accesses=1000),
     c_program("c-driver-per-thread", "driver.c", "-DCUDA_API_PER_THREAD_DEFAULT_STREAM", accesses=1000),
+    c_program("c-runtime", "runtime.c", "-isystem", "{nvidia}/cuda_nvcc/include", link="-lcudart", runtime="12", accesses=1000),
     Client("cudarc", ("{target}/client-cudarc",), crates=("client-cudarc",), accesses=50),
     python_program("numba-cuda", "numba_arrays.py", accesses=50, outside=("freed arrays give their memory back",)),
     python_program("numba-cuda-emm", "numba_manager.py", accesses=5, outside=("each goes back to it exactly once",)),
@@ -155,6 +156,20 @@ CLIENTS = (
             r"first: +read by cuMemcpy\w*Async\([^\n]* stream \d+",
             r"second: +write by cuMemcpy\w*Async\([^\n]* stream \d+",
             r"bytes 0x0\.\.0x800000 of [^\n]*cuMemAlloc\(\d+\)",
+        ),
+    ),
+    torch_program("torch-graphs", "captured.py"),
+    torch_program("torch-graphs-expandable", "captured.py", "expandable", "expandable_segments:True"),
+    torch_program("torch-graphs-async", "captured.py", "async", "backend:cudaMallocAsync"),
+    torch_program("torch-graphs-cuddy", "captured.py", "cuddy", crates=("cuddy",), own=True),
+    torch_program(
+        "torch-graphs-missing-wait",
+        "missing_wait_graph.py",
+        finds=(
+            r"two uses of the same bytes that nothing orders",
+            r"first: +read by cuMemcpy\w*Async\([^\n]*node \d+ of a graph's launch 1\)[^\n]* stream \d+",
+            r"second: +write by cuMemcpy\w*Async\([^\n]* stream \d+",
+            r"bytes 0x0\.\.0x400000 of [^\n]*cuMemAlloc\(\d+\)",
         ),
     ),
     torch_program("torch-training", "training.py"),

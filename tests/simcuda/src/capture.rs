@@ -8,10 +8,9 @@
 use crate::call::Call;
 use crate::engine::capture::{Member, Mode, Status, Waits};
 use crate::engine::{EventKey, StreamKind};
-use crate::graphs::{KernelCall, Node, Task};
+use crate::graphs::{Node, Task};
 use crate::submit::StreamRef;
 use crate::types::{Code, Outcome, code};
-use crate::work::Body;
 
 /// What a function does with a stream that is being captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +44,9 @@ fn role(function: &str) -> Role {
         | "cuEventRecord"
         | "cuEventRecordWithFlags"
         | "cuStreamWaitEvent"
+        | "cuMemAllocAsync"
+        | "cuMemAllocFromPoolAsync"
+        | "cuMemFreeAsync"
         | "cuGraphLaunch" => Role::Captured,
         _ if function.starts_with("cuMemcpy") || function.starts_with("cuMemset") => {
             if function.ends_with("Async") { Role::Captured } else { Role::Refused }
@@ -190,20 +192,7 @@ impl Call {
     }
 
     /// Work becomes a node.
-    pub fn write_down(&mut self, stream: &StreamRef, body: Body, duration_ns: u64, label: String) {
-        self.write_down_kernel(stream, body, duration_ns, label, None);
-    }
-
-    /// The same for a kernel, whose launch the program may ask for again.
-    pub fn write_down_kernel(
-        &mut self,
-        stream: &StreamRef,
-        body: Body,
-        duration_ns: u64,
-        label: String,
-        kernel: Option<KernelCall>,
-    ) {
-        let task = Task { context: stream.context, body, duration_ns, label, kernel };
+    pub fn write_down(&mut self, stream: &StreamRef, task: Task) {
         if self.capture_node(stream, Node::Work(task)).is_err() {
             let of = self.captures.of(stream.key).map(|s| s.id);
             self.captures.invalidate(of.as_slice());

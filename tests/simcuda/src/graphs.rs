@@ -8,7 +8,7 @@ use crate::engine::EventKey;
 use crate::engine::capture::{EdgeError, Graph};
 use crate::slots::Slots;
 use crate::types::{Code, code};
-use crate::work::{Body, Kernel};
+use crate::work::Body;
 use std::collections::{BTreeMap, HashMap};
 
 /// How a kernel was asked for, to be given back.
@@ -22,10 +22,10 @@ pub struct KernelCall {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// The values of the parameters that are known, and where they lie for the program.
-    pub values: Box<[u64]>,
+    /// The values of the parameters, as far as they are known.
+    pub values: Vec<u64>,
     /// Pointers to `values`, made when the program asks for them.
-    pub pointers: Box<[u64]>,
+    pub pointers: Vec<u64>,
 }
 
 /// Work of a node.
@@ -56,6 +56,10 @@ pub enum Node {
     EventWait(u64),
     /// Records an event, by its handle.
     EventRecord(u64),
+    /// Gives memory out, by its address.
+    Allocate(u64),
+    /// Takes it back.
+    Free(u64),
 }
 
 impl Node {
@@ -75,16 +79,8 @@ impl Node {
             Self::Empty => 5,
             Self::EventWait(_) => 6,
             Self::EventRecord(_) => 7,
-        }
-    }
-
-    /// The known kernel that it launches.
-    pub fn kernel(&self) -> Option<(&KernelCall, Kernel)> {
-        match self {
-            Self::Work(Task { kernel: Some(call), body: Body::Kernel(kernel), .. }) => {
-                Some((call, *kernel))
-            }
-            _ => None,
+            Self::Allocate(_) => 10,
+            Self::Free(_) => 11,
         }
     }
 }

@@ -330,13 +330,15 @@ impl State {
             self.next_context += 0x1000;
             self.next_context
         };
+        let (id, legacy_id) = (self.unique(), self.unique());
+        self.engine.number_stream(legacy, legacy_id);
         let context = Context {
             key,
             device,
             flags,
-            id: self.unique(),
+            id,
             primary,
-            legacy: (legacy, self.unique()),
+            legacy: (legacy, legacy_id),
             per_thread: HashMap::new(),
             error: self.devices[device as usize].error,
             limits: BTreeMap::new(),

@@ -3,6 +3,7 @@
 use crate::call::Call;
 use crate::checker::{Access, Report, ReportKind};
 use crate::engine::{Job, OpKey, StreamKey, StreamKind, Target};
+use crate::graphs::Task;
 use crate::memory::history::Caller;
 use crate::memory::table::{Actor, Fault, Kind, Reason};
 use crate::types::{Code, code};
@@ -75,7 +76,9 @@ impl Call {
         if handle > PER_THREAD {
             let stream = self.streams.get(handle).ok_or(code::INVALID_HANDLE)?;
             let (key, id, context) = (stream.key, stream.id, stream.context);
-            self.healthy(context)?;
+            if context != current {
+                self.healthy(context)?;
+            }
             let device = self.contexts[&context].device;
             return self.usable(StreamRef { key, id, context, device });
         }
@@ -97,6 +100,7 @@ impl Call {
         let host = self.key();
         let stream = self.engine.create_stream(host, key, StreamKind::PerThread, 0);
         let new = (stream, self.unique());
+        self.engine.number_stream(stream, new.1);
         if let Some(context) = self.contexts.get_mut(&context) {
             context.per_thread.insert(thread, new);
         }
@@ -112,7 +116,8 @@ impl Call {
         label: impl FnOnce() -> String,
     ) -> OpKey {
         if self.is_capturing(stream) {
-            self.write_down(stream, body, duration_ns, label());
+            let (context, label) = (stream.context, label());
+            self.write_down(stream, Task { context, body, duration_ns, label, kernel: None });
             return OpKey::NONE;
         }
         let engine = !matches!(body, Body::Kernel(_) | Body::Declared(_));
@@ -213,11 +218,11 @@ impl Call {
         let (kind, first) = self.explain(&wrong);
         let how = if wrong.write { "write" } else { "read" };
         let second = format!(
-            "{how} of {:#x}..{:#x} by {label}, operation {}, stream {} of device {}, host thread {}",
+            "{how} of {:#x}..{:#x} by {label}, operation {}, {} of device {}, host thread {}",
             wrong.at,
             wrong.at.saturating_add(wrong.bytes),
             op.0,
-            stream.id,
+            self.engine.stream_name(stream.key),
             stream.device,
             self.thread
         );

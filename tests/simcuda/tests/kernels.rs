@@ -89,3 +89,34 @@ fn a_file_declares_kernels_and_a_wrong_one_is_a_clear_error() {
     let wrong = s.sim.kernel_accesses("scale", "write p0").expect_err("no bytes");
     assert!(wrong.to_string().contains("bytes="), "{wrong}");
 }
+
+#[test]
+fn a_declared_kernel_in_a_graph_is_judged_at_each_launch() {
+    let s = checked();
+    let (to, from, graph) = (s.alloc(MIB), s.alloc(MIB), s.graph());
+    let (stream, other, mut captured) = (s.stream(), s.stream(), 0);
+    ok!(s.cuStreamBeginCapture_v2(stream, 2));
+    s.launch("scale", &[to, from, N], stream);
+    ok!(s.cuStreamEndCapture(stream, &mut captured));
+    // The same by hand.
+    let (values, mut node) = ([to, from, N], 0);
+    let pointers = values.each_ref().map(std::ptr::from_ref);
+    let (function, parameters) = (s.function("scale"), pointers.as_ptr());
+    let (grid, block) = ([1; 3], [1; 3]);
+    let what = KernelNode { function, grid, block, parameters, ..KernelNode::default() };
+    ok!(s.cuGraphAddKernelNode(&mut node, graph, std::ptr::null(), 0, &what));
+    for exec in [s.exec(captured), s.exec(graph)] {
+        for _ in 0..2 {
+            ok!(s.cuCtxSynchronize());
+            let before = s.sim.accesses_checked();
+            ok!(s.cuGraphLaunch(exec, stream));
+            assert_eq!(s.sim.accesses_checked() - before, 2, "a read and a write");
+            assert_eq!(s.sim.reports(), Vec::<String>::new());
+            ok!(s.cuMemsetD8Async(to, 1, 64, other));
+            let reports = s.sim.reports();
+            assert!(reports.len() == 1 && reports[0].contains("kernel scale"), "{reports:?}");
+            s.sim.clear_reports();
+        }
+    }
+    assert_eq!(s.sim.unknown_launches(), 0);
+}

@@ -192,3 +192,30 @@ fn a_seed_reproduces_its_run() {
     assert_eq!(run(5), run(5));
     assert!((0..10).any(|seed| run(seed) != run(5)));
 }
+
+#[test]
+fn a_report_names_streams_as_the_program_knows_them() {
+    let s = session(&[("checker", "log")]);
+    let (stream, x) = (s.stream(), s.alloc(64));
+    let sides = || {
+        let reports = s.sim.reports();
+        s.sim.clear_reports();
+        ok!(s.cuCtxSynchronize());
+        reports.join("\n")
+    };
+    let named = |text: &str, stream: &str| text.contains(&format!(", {stream}, submitted by"));
+    ok!(s.cuMemsetD8Async(x, 1, 64, stream));
+    ok!(s.cuMemsetD8Async(x, 2, 64, 0));
+    let text = sides();
+    assert!(named(&text, &format!("stream {}", s.stream_id(stream))), "{text}");
+    assert!(named(&text, &format!("legacy stream {}", s.stream_id(0))), "{text}");
+    ok!(s.cuMemsetD8Async(x, 1, 64, stream));
+    ok!(s.cuMemsetD8Async(x, 2, 64, 2));
+    let text = sides();
+    assert!(named(&text, &format!("per-thread stream {}", s.stream_id(2))), "{text}");
+    // A use that is wrong by itself says it in the same words.
+    let legacy = s.stream_id(0);
+    ok!(s.cuMemsetD8Async(x + 64, 1, 1, 0));
+    let text = s.sim.reports().join("\n");
+    assert!(text.contains(&format!(", legacy stream {legacy} of device 0")), "{text}");
+}

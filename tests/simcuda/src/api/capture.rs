@@ -150,7 +150,8 @@ pub fn discard(call: &mut Call, graph: u64) {
 /// no harm to the capture.
 fn askable(call: &mut Call, stream: u64) -> Result<StreamRef, Code> {
     let stream = call.stream(stream)?;
-    if call.engine.stream_kind(stream.key) == Some(StreamKind::Legacy) {
+    let idle = call.captures.is_idle();
+    if !idle && call.engine.stream_kind(stream.key) == Some(StreamKind::Legacy) {
         let captures = call.captures.in_context(stream.context, true);
         require(captures.is_empty(), code::CAPTURE_IMPLICIT)?;
     }

@@ -141,15 +141,24 @@ fn record(call: &mut Call, event: u64, stream: u64, flags: u32) -> Outcome {
     if flags == 1 {
         return call.capture_node(&stream, Node::EventRecord(event)).map(|_| ());
     }
-    found.recorded = true;
-    let (event, shared, thread) = (found.key, found.shared.clone(), call.key());
-    call.captures.record(stream.key, event);
     if capturing {
+        found.recorded = true;
+        let event = found.key;
+        call.captures.record(stream.key, event);
         return Ok(());
     }
+    record_on(call, &stream, event)
+}
+
+/// Records an event on a stream that is not captured.
+pub fn record_on(call: &mut Call, stream: &StreamRef, event: u64) -> Outcome {
+    let found = call.events.get_mut(event).ok_or(code::INVALID_HANDLE)?;
+    found.recorded = true;
+    let (event, shared, thread) = (found.key, found.shared.clone(), call.key());
+    call.captures.forget_event(event);
     call.engine.record(thread, event, stream.key);
     if let Some(shared) = shared {
-        publish(call, &stream, shared);
+        publish(call, stream, shared);
     }
     Ok(())
 }

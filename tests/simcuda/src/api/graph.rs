@@ -1,6 +1,7 @@
 //! Graphs: made, destroyed, copied, looked at; and user objects.
 
 use super::capture::{list, plain_edges};
+use super::graph_memory::{none_in, sweep};
 use super::{exports, get, put, require, wanted};
 use crate::call::Call;
 use crate::graphs::{Node, Owner, UserObject, refusal};
@@ -25,11 +26,13 @@ exports! {
         require(free, code::INVALID_VALUE)?;
         let over = call.graphs.remove(graph);
         destroy_objects(call, over);
+        sweep(call);
         Ok(())
     };
     fn cuGraphClone(clone: *mut u64, original: u64) |call| {
         call.started()?;
         wanted(clone)?;
+        none_in(call, original)?;
         let handle = call.graphs.duplicate(original, Owner::Program)?;
         put(clone, handle)
     };
@@ -102,6 +105,7 @@ exports! {
         let entry = call.graphs.get(graph)?;
         let captured = entry.owner == Owner::Capture || entry.captured_into;
         require(!captured, code::INVALID_VALUE)?;
+        none_in(call, graph)?;
         let over = call.graphs.remove_node(node)?;
         destroy_objects(call, over);
         Ok(())
@@ -243,20 +247,36 @@ fn connect(
 ) -> Outcome {
     call.started()?;
     let edges: Vec<_> = list(from, count)?.into_iter().zip(list(to, count)?).collect();
+    if !add {
+        none_in(call, graph)?;
+    }
     let graph = &mut call.graphs.get_mut(graph)?.graph;
     if add { graph.connect(&edges) } else { graph.disconnect(&edges) }.map_err(refusal)
 }
 
 /// A graph in the language of Graphviz; `flags` 1: with what its nodes do.
 fn dot(call: &Call, graph: u64, flags: u32) -> Result<String, Code> {
-    const KINDS: [&str; 8] =
-        ["KERNEL", "MEMCPY", "MEMSET", "HOST", "GRAPH", "EMPTY", "WAIT_EVENT", "EVENT_RECORD"];
+    const KINDS: [&str; 12] = [
+        "KERNEL",
+        "MEMCPY",
+        "MEMSET",
+        "HOST",
+        "GRAPH",
+        "EMPTY",
+        "WAIT_EVENT",
+        "EVENT_RECORD",
+        "?",
+        "?",
+        "MEM_ALLOC",
+        "MEM_FREE",
+    ];
     let entry = call.graphs.get(graph)?;
     let mut text = String::from("digraph dot {\n");
     for (node, work) in entry.graph.nodes() {
         let kind = KINDS.get(work.kind() as usize).copied().unwrap_or("?");
         let detail = match work {
             Node::Work(task) if flags & 1 != 0 => format!("\\n{}", task.label.replace('"', "'")),
+            Node::Allocate(at) | Node::Free(at) if flags & 1 != 0 => format!("\\n{at:#x}"),
             _ => String::new(),
         };
         let _ = writeln!(text, "  \"{node:#x}\" [label=\"{kind}{detail}\"];");

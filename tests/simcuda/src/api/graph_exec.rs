@@ -3,7 +3,12 @@
 //! A launch queues every node again, with the order of the graph made of streams and events
 //! ([`Plan`]); so the checker judges each launch as it does the same program without a graph.
 
+use super::event::record_on;
 use super::graph::destroy_objects;
+use super::graph_memory::{
+    are_here, back, free_left, give_out, instantiable, ready, sweep, take_back,
+};
+use super::stream::wait_on;
 use super::{exports, get, put, require, wanted};
 use crate::call::Call;
 use crate::engine::capture::{Move, Plan};
@@ -51,7 +56,8 @@ exports! {
     };
     fn cuGraphUpload, fn cuGraphUpload_ptsz (exec: u64, stream: u64) |call| {
         call.stream(stream)?;
-        found(call, exec).map(|_| ())
+        let steps = found(call, exec)?.steps.clone();
+        back(call, &steps)
     };
     fn cuGraphLaunch, fn cuGraphLaunch_ptsz (exec: u64, stream: u64) |call| {
         let stream = call.stream(stream)?;
@@ -64,10 +70,12 @@ exports! {
         let Some(event) = gone.last else {
             let over = call.graphs.let_go(&gone.users);
             destroy_objects(call, over);
+            sweep(call);
             return Ok(());
         };
         call.graphs.leaving.push(Leaving { event, users: gone.users });
         settle(call);
+        sweep(call);
         Ok(())
     };
     fn cuGraphExecUpdate(exec: u64, graph: u64, error: *mut u64, result: *mut i32) |call| {
@@ -136,6 +144,7 @@ fn instantiate(call: &mut Call, graph: u64, flags: u64) -> Result<u64, (Code, u6
         return Err((code::INVALID_VALUE, 0));
     }
     let (nodes, users) = (entry.graph.len(), entry.users.clone());
+    instantiable(call, graph).map_err(|c| (c, 0))?;
     let steps = call.graphs.flatten(graph).map_err(|node| (code::INVALID_VALUE, node))?;
     // Launch from the device needs both: some work, and no automatic freeing.
     if flags & 4 != 0 && (flags & 1 != 0 || steps.is_empty()) {
@@ -172,13 +181,18 @@ struct Launch {
     events: HashMap<usize, EventKey>,
 }
 
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`.
+const AUTO_FREE_ON_LAUNCH: u64 = 1;
+
 fn launch(call: &mut Call, handle: u64, stream: &StreamRef) -> Outcome {
     let steps = found(call, handle)?.steps.clone();
     if call.is_capturing(stream) {
+        let memory = are_here(steps.iter().map(|step| &step.work));
+        require(!memory, code::NOT_SUPPORTED)?;
         let child = call.graphs.unflatten(&steps, Owner::Node)?;
         return call.capture_node(stream, Node::Child(child)).map(|_| ());
     }
-    for context in steps.iter().filter_map(context_of) {
+    for context in steps.iter().filter_map(|s| context_of(&s.work)) {
         call.healthy(context)?;
     }
     for step in &steps {
@@ -187,6 +201,8 @@ fn launch(call: &mut Call, handle: u64, stream: &StreamRef) -> Outcome {
         }
     }
     let thread = call.key();
+    let frees = found(call, handle)?.flags & AUTO_FREE_ON_LAUNCH != 0;
+    ready(call, &steps, frees)?;
     let exec = call.graphs.execs.get_mut(handle).ok_or(code::INVALID_VALUE)?;
     exec.launches += 1;
     let (last, number) = (exec.last.take(), exec.launches);
@@ -194,8 +210,10 @@ fn launch(call: &mut Call, handle: u64, stream: &StreamRef) -> Outcome {
         call.engine.wait_event(thread, stream.key, last);
         call.engine.destroy_event(last);
     }
+    free_left(call, stream, &steps)?;
     let before: Vec<_> = steps.iter().map(|s| s.before.clone()).collect();
-    let home: Vec<_> = steps.iter().map(|s| context_of(s).unwrap_or(stream.context)).collect();
+    let home: Vec<_> =
+        steps.iter().map(|s| context_of(&s.work).unwrap_or(stream.context)).collect();
     let plan = Plan::new(&before, &home, stream.context);
     let mut at = prepare(call, &plan, stream);
     for step in &plan.moves {
@@ -214,9 +232,9 @@ fn launch(call: &mut Call, handle: u64, stream: &StreamRef) -> Outcome {
     Ok(())
 }
 
-/// The context that a step needs; any will do if it needs none.
-fn context_of(step: &Step) -> Option<u64> {
-    match &step.work {
+/// The context that work needs; any will do if it needs none.
+pub fn context_of(work: &Node) -> Option<u64> {
+    match work {
         Node::Work(task) => Some(task.context),
         _ => None,
     }
@@ -238,6 +256,7 @@ fn prepare(call: &mut Call, plan: &Plan, stream: &StreamRef) -> Launch {
         let (owner, device) = (call.contexts[&context].key, call.contexts[&context].device);
         let thread = call.key();
         let key = call.engine.create_stream(thread, owner, StreamKind::NonBlocking, 0);
+        call.engine.number_stream(key, stream.id);
         lanes.push(StreamRef { key, id: stream.id, context, device });
     }
     Launch { lanes, begin, events: HashMap::new() }
@@ -270,28 +289,40 @@ fn queue(call: &mut Call, at: &mut Launch, step: Move, steps: &[Step], launch: u
 }
 
 fn run(call: &mut Call, lane: &StreamRef, step: &Step, number: usize, launch: u64) {
-    let thread = call.key();
+    let label = |what: &str| format!("{what} (node {number} of a graph's launch {launch})");
     match &step.work {
         _ if !step.enabled => {}
         Node::Work(task) => {
-            let label = || format!("{} (node {number} of a graph's launch {launch})", task.label);
-            call.submit(lane, task.body.clone(), task.duration_ns, label);
+            call.submit(lane, task.body.clone(), task.duration_ns, || label(&task.label));
         }
-        Node::EventRecord(handle) => {
-            if let Some(event) = call.events.get_mut(*handle) {
-                event.recorded = true;
-                let event = event.key;
-                call.captures.forget_event(event);
-                call.engine.record(thread, event, lane.key);
-            }
-        }
-        Node::EventWait(handle) => {
-            if let Some(event) = call.events.get(*handle).map(|e| e.key) {
-                call.engine.wait_event(thread, lane.key, event);
-            }
-        }
+        // That events and memory are there was looked at before the first step.
+        Node::EventRecord(event) => drop(record_on(call, lane, *event)),
+        Node::EventWait(event) => drop(wait_on(call, lane, *event)),
+        Node::Allocate(address) => drop(give_out(call, lane, *address, &label("an allocation"))),
+        Node::Free(address) => drop(take_back(call, lane, *address, &label("a free"))),
         Node::Empty | Node::Child(_) => {}
     }
+}
+
+fn memory_of(work: &Node) -> Option<u64> {
+    match *work {
+        Node::Allocate(address) | Node::Free(address) => Some(address),
+        _ => None,
+    }
+}
+
+/// Where a graph is not of the shape of another: `CUgraphExecUpdateResult`, and the node.
+pub fn differs(old: &[Step], new: &[Step]) -> Option<(i32, u64)> {
+    if old.len() != new.len() {
+        return Some((2, 0));
+    }
+    old.iter().zip(new).find_map(|(was, is)| match () {
+        () if was.work.kind() != is.work.kind() => Some((3, is.node)),
+        () if was.before != is.before => Some((2, is.node)),
+        () if context_of(&was.work) != context_of(&is.work) => Some((5, is.node)),
+        () if memory_of(&was.work) != memory_of(&is.work) => Some((5, is.node)),
+        () => None,
+    })
 }
 
 /// Puts the parameters of a graph's nodes into an executable of the same shape.
@@ -305,19 +336,11 @@ fn update(call: &mut Call, exec: u64, graph: u64) -> (Outcome, UpdateResult) {
         return failed(1, 0);
     };
     let Ok(entry) = call.graphs.get(graph) else { return failed(1, 0) };
-    if entry.graph.len() != old.nodes || new.len() != old.steps.len() {
+    if entry.graph.len() != old.nodes {
         return failed(2, 0);
     }
-    for (was, is) in old.steps.iter().zip(&new) {
-        if was.work.kind() != is.work.kind() {
-            return failed(3, is.node);
-        }
-        if was.before != is.before {
-            return failed(2, is.node);
-        }
-        if context_of(was) != context_of(is) {
-            return failed(5, is.node);
-        }
+    if let Some((result, node)) = differs(&old.steps, &new) {
+        return failed(result, node);
     }
     if let Some(exec) = call.graphs.execs.get_mut(exec) {
         // The nodes by which the program names the steps stay those of the first graph.

@@ -3,7 +3,7 @@
 use super::function::{self, DYNAMIC_SHARED};
 use super::{exports, get, require};
 use crate::call::Call;
-use crate::graphs::KernelCall;
+use crate::graphs::{KernelCall, Task};
 use crate::kernels::Launch;
 use crate::types::{Code, LaunchConfig, Outcome, code};
 use crate::work::{Body, KERNEL_NS, Kernel, signature};
@@ -43,6 +43,55 @@ fn launch(
     let stream = call.stream(stream)?;
     let function = function::resolve(call, function)?;
     require(call.functions[function].context == stream.context, code::INVALID_HANDLE)?;
+    let asked = ask(call, function, (grid, block, shared), parameters, extra)?;
+    if call.is_capturing(&stream) {
+        call.write_down(&stream, asked.task(stream.context));
+        return Ok(());
+    }
+    let ns = asked.duration_ns();
+    call.submit(&stream, asked.body, ns, || label(&asked.name, &asked.call.values));
+    Ok(())
+}
+
+/// A launch that was asked for, and is right.
+pub struct Asked {
+    /// As it was asked for.
+    pub call: KernelCall,
+    name: String,
+    body: Body,
+}
+
+impl Asked {
+    fn duration_ns(&self) -> u64 {
+        match &self.body {
+            Body::Kernel(kernel) => kernel.duration_ns(),
+            _ => KERNEL_NS,
+        }
+    }
+
+    /// As the work of a graph's node.
+    pub fn task(self, context: u64) -> Task {
+        let (duration_ns, label) = (self.duration_ns(), label(&self.name, &self.call.values));
+        Task { context, body: self.body, duration_ns, label, kernel: Some(self.call) }
+    }
+}
+
+fn label(name: &str, values: &[u64]) -> String {
+    if values.is_empty() {
+        return format!("kernel {name}");
+    }
+    let shown: Vec<_> = values.iter().map(|v| format!("{v:#x}")).collect();
+    format!("kernel {name}({})", shown.join(", "))
+}
+
+/// Checks a launch of a function, and reads its parameters.
+pub fn ask(
+    call: &mut Call,
+    function: u64,
+    (grid, block, shared): ([u32; 3], [u32; 3], u32),
+    parameters: *const *const u8,
+    extra: *const u64,
+) -> Result<Asked, Code> {
     let name = call.functions[function].name.to_string_lossy().into_owned();
     let room = function::attribute(call, function, DYNAMIC_SHARED)?;
     require(i64::from(shared) <= i64::from(room), code::INVALID_VALUE)?;
@@ -54,32 +103,16 @@ fn launch(
     require(fits, code::INVALID_VALUE)?;
     let threads = block.iter().try_fold(1u32, |n, b| n.checked_mul(*b));
     require(threads.is_some_and(|n| n <= 1024), code::INVALID_VALUE)?;
-    let Some(widths) = signature(&name) else {
-        let body = declared(call, &name, &Given { grid, block, parameters });
-        call.submit(&stream, body, KERNEL_NS, || format!("kernel {name}"));
-        return Ok(());
+    let (body, values) = match signature(&name) {
+        None => (declared(call, &name, &Given { grid, block, parameters }), Vec::new()),
+        Some(widths) => {
+            let values =
+                if extra.is_null() { listed(parameters, widths)? } else { packed(extra, widths)? };
+            (Body::Kernel(Kernel::new(&name, &values)), values)
+        }
     };
-    let values = if extra.is_null() { listed(parameters, widths)? } else { packed(extra, widths)? };
-    let kernel = Kernel::new(&name, &values);
-    let capture = call.is_capturing(&stream).then(|| KernelCall {
-        function,
-        grid,
-        block,
-        shared,
-        values: values.clone().into(),
-        pointers: Box::default(),
-    });
-    let label = || {
-        let shown: Vec<_> = values.iter().map(|v| format!("{v:#x}")).collect();
-        format!("kernel {name}({})", shown.join(", "))
-    };
-    if capture.is_some() {
-        let (body, ns) = (Body::Kernel(kernel), kernel.duration_ns());
-        call.write_down_kernel(&stream, body, ns, label(), capture);
-        return Ok(());
-    }
-    call.submit(&stream, Body::Kernel(kernel), kernel.duration_ns(), label);
-    Ok(())
+    let call = KernelCall { function, grid, block, shared, values, pointers: Vec::new() };
+    Ok(Asked { call, name, body })
 }
 
 /// A kernel of the program's own: known by what was declared of it, or not at all.

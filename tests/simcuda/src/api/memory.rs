@@ -108,8 +108,7 @@ fn free(call: &mut Call, address: u64) -> Outcome {
     }
     if let Some(block) = call.memory.table.block(address).copied() {
         require(block.start == address, code::INVALID_VALUE)?;
-        super::pool::free_now(call, block);
-        return Ok(());
+        return super::pool::free_now(call, block);
     }
     if call.memory.is_imported_block(address)
         && let Some(mapping) = call.memory.table.find(address).cloned()

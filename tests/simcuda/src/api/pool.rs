@@ -4,9 +4,9 @@
 //! them away). Bytes freed on one stream pass to another by the pool's policies only, and whoever
 //! gets them is made to come after the free; the checker judges all of it.
 //!
-//! [`allocate_on`] and [`free_on`] are what a stream does; whoever captures a stream asks before
-//! them.
+//! On a stream that is captured both become nodes of the graph ([`graph_memory`]).
 
+use super::graph_memory;
 use super::ipc::still_imported;
 use super::memory::{announce, forget};
 use super::{exports, get, put, require, wanted};
@@ -14,6 +14,7 @@ use crate::call::Call;
 use crate::checker::{Access, AccessKind};
 use crate::engine::Job;
 use crate::memory::ALIGNMENT;
+use crate::memory::graph::NO_POOL;
 use crate::memory::pool::{Mark, Pool};
 use crate::memory::table::{Actor, Block, Kind, Mapping};
 use crate::memory::vmm::POSIX_FILE_DESCRIPTOR;
@@ -119,7 +120,8 @@ pub fn alive(call: &Call, pool: u64) -> Result<&Pool, Code> {
     call.memory.pool(pool).filter(|p| !p.destroyed).ok_or(code::INVALID_VALUE)
 }
 
-fn check(call: &Call, asked: &PoolProperties) -> Result<u32, Code> {
+/// Whether memory can be had so; answers the device.
+pub fn check(call: &Call, asked: &PoolProperties) -> Result<u32, Code> {
     require(asked.kind == 1 && asked.location.kind == LOCATION_DEVICE, code::INVALID_VALUE)?;
     require(asked.handle_types & !POSIX_FILE_DESCRIPTOR == 0, code::NOT_SUPPORTED)?;
     require(asked.reserved == [0; 54], code::INVALID_VALUE)?;
@@ -202,6 +204,9 @@ pub fn allocate_on(
     bytes: u64,
 ) -> Result<u64, Code> {
     require(bytes > 0, code::INVALID_VALUE)?;
+    if call.is_capturing(stream) {
+        return graph_memory::capture_allocation(call, stream, pool, bytes);
+    }
     let rounded = bytes.checked_next_multiple_of(ALIGNMENT).ok_or(code::OUT_OF_MEMORY)?;
     call.engine.checker().keep_order();
     let state = &mut **call;
@@ -282,10 +287,16 @@ fn charge(call: &mut Call, steps: &[&str], bytes: u64) {
 
 /// Frees in the order of a stream: memory of a pool, or of `cuMemAlloc`.
 pub fn free_on(call: &mut Call, stream: &StreamRef, address: u64) -> Outcome {
+    if call.is_capturing(stream) {
+        return graph_memory::capture_free(call, stream, address);
+    }
     call.engine.checker().keep_order();
     let (thread, who) = (call.key(), call.caller());
     let context = call.contexts.get(&stream.context).ok_or(code::INVALID_CONTEXT)?.key;
     let block = call.memory.table.block(address).copied().filter(|b| b.start == address);
+    if block.is_some_and(|b| b.pool == NO_POOL) {
+        return graph_memory::free_on(call, stream, address);
+    }
     let imported = call.memory.is_imported_block(address);
     let linear = |m: &&Mapping| m.start == address && (m.kind == Kind::Device || imported);
     let (start, bytes) = match (&block, call.memory.table.find(address).filter(linear)) {
@@ -323,7 +334,10 @@ pub fn free_on(call: &mut Call, stream: &StreamRef, address: u64) -> Outcome {
 
 /// `cuMemFree` of memory of a pool: nothing is waited for, and the program vouches that every use
 /// is over.
-pub fn free_now(call: &mut Call, block: Block) {
+pub fn free_now(call: &mut Call, block: Block) -> Outcome {
+    if block.pool == NO_POOL {
+        return graph_memory::free_now(call, block.start);
+    }
     let (thread, who) = (call.key(), call.caller());
     let bytes = block.bytes.next_multiple_of(ALIGNMENT);
     let accesses = accesses(call, block.pool, block.start, bytes, AccessKind::Destroy);
@@ -331,6 +345,7 @@ pub fn free_now(call: &mut Call, block: Block) {
     call.engine.host_access(thread, &accesses, &label);
     call.memory.history.freed(block.start, block.bytes, who);
     give_back(call, &block, None);
+    Ok(())
 }
 
 fn give_back(call: &mut Call, block: &Block, mark: Option<Mark>) {
@@ -376,6 +391,7 @@ fn release(call: &mut Call, pool: u64, keep: u64) {
 /// The host has waited for a stream, an event or a context: what was freed there is anybody's, and
 /// pools shrink to their release thresholds.
 pub fn synchronised(call: &mut Call) {
+    graph_memory::sweep(call);
     if call.memory.has_orphans() {
         let state = &mut **call;
         let engine = &state.engine;
@@ -408,7 +424,8 @@ fn accesses(call: &Call, pool: u64, start: u64, bytes: u64, kind: AccessKind) ->
     chunk.map(access).into_iter().collect()
 }
 
-fn job(
+/// An operation that only gives bytes out or takes them away.
+pub fn job(
     call: &Call,
     stream: &StreamRef,
     accesses: Vec<Access>,

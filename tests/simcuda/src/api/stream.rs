@@ -7,6 +7,7 @@ use super::{exports, put, put_if, require, wanted};
 use crate::call::Call;
 use crate::engine::{Status, StreamKind, Target};
 use crate::graphs::Node;
+use crate::memory::ipc::SharedEvent;
 use crate::state::Stream;
 use crate::submit::StreamRef;
 use crate::types::{Outcome, code};
@@ -83,7 +84,7 @@ exports! {
 }
 
 /// A host function's virtual duration: a guess.
-const HOST_NS: u64 = 10_000;
+pub const HOST_NS: u64 = 10_000;
 
 fn create(call: &mut Call, to: *mut u64, flags: u32, priority: i32) -> Outcome {
     let context = call.context()?;
@@ -94,6 +95,7 @@ fn create(call: &mut Call, to: *mut u64, flags: u32, priority: i32) -> Outcome {
     let (thread, owner) = (call.key(), call.contexts[&context].key);
     let key = call.engine.create_stream(thread, owner, kind, priority);
     let id = call.unique();
+    call.engine.number_stream(key, id);
     let handle = call.streams.insert(Stream { key, context, flags, priority, id });
     put(to, handle)
 }
@@ -104,19 +106,27 @@ fn wait_event(call: &mut Call, stream: &StreamRef, event: u64, flags: u32) -> Ou
     let capturing = call.is_capturing(stream);
     require(flags == 0 || flags == 1 && capturing, code::INVALID_VALUE)?;
     let found = call.events.get(event).ok_or(code::INVALID_HANDLE)?;
-    let (key, recorded) = (found.key, found.recorded);
+    let elsewhere = found.shared.as_ref().is_some_and(SharedEvent::is_foreign);
+    let (key, recorded) = (found.key, found.recorded || elsewhere);
     if flags == 1 {
         return call.capture_node(stream, Node::EventWait(event)).map(|_| ());
     }
-    if !capturing && let Some((shared, record)) = foreign(call, event)? {
+    if call.capture_wait(stream, key, recorded)? || capturing {
+        return Ok(());
+    }
+    wait_on(call, stream, event)
+}
+
+/// Makes a stream that is not captured wait for an event.
+pub fn wait_on(call: &mut Call, stream: &StreamRef, event: u64) -> Outcome {
+    if let Some((shared, record)) = foreign(call, event)? {
         let label = || format!("a wait for record {record} of another process's event");
         call.submit(stream, Body::Await(shared, record), 0, label);
         return Ok(());
     }
-    if !call.capture_wait(stream, key, recorded)? && !capturing {
-        let thread = call.key();
-        call.engine.wait_event(thread, stream.key, key);
-    }
+    let key = call.events.get(event).ok_or(code::INVALID_HANDLE)?.key;
+    let thread = call.key();
+    call.engine.wait_event(thread, stream.key, key);
     Ok(())
 }
 

@@ -173,7 +173,7 @@ fn side(record: &Record, kind: AccessKind) -> String {
     let thread = who.thread;
     match who.stream {
         Some(stream) => format!(
-            "{use_} by {label} (operation {number}, stream {stream}, submitted by host thread {thread})"
+            "{use_} by {label} (operation {number}, {stream}, submitted by host thread {thread})"
         ),
         None => format!("{use_} by {label} (operation {number}, by host thread {thread} itself)"),
     }

@@ -21,6 +21,7 @@ mod report;
 mod spans;
 mod written;
 
+use crate::engine::StreamName;
 pub(crate) use clock::Clock;
 use findings::Findings;
 #[doc(hidden)]
@@ -50,7 +51,7 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Who {
     /// None: the host itself.
-    pub stream: Option<u64>,
+    pub stream: Option<StreamName>,
     /// The caller's number of the host thread.
     pub thread: u64,
 }

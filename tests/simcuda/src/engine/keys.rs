@@ -59,6 +59,26 @@ pub enum StreamKind {
     NonBlocking,
 }
 
+/// What reports call a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamName {
+    /// A default stream is called one.
+    pub kind: StreamKind,
+    /// The program's number for it.
+    pub id: u64,
+}
+
+impl std::fmt::Display for StreamName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.kind {
+            StreamKind::Legacy => "legacy ",
+            StreamKind::PerThread => "per-thread ",
+            StreamKind::Blocking | StreamKind::NonBlocking => "",
+        };
+        write!(f, "{kind}stream {}", self.id)
+    }
+}
+
 /// When queued work runs. Records and waits are queued operations too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {

@@ -28,8 +28,8 @@ mod wait;
 use crate::checker::{Checker, Clock, Flaw, Sound};
 pub(crate) use fast_hash::FastHash;
 pub use keys::{
-    ContextKey, EventKey, Job, OpKey, Schedule, Status, Step, StreamKey, StreamKind, Target,
-    ThreadKey,
+    ContextKey, EventKey, Job, OpKey, Schedule, Status, Step, StreamKey, StreamKind, StreamName,
+    Target, ThreadKey,
 };
 use pending::Pending;
 use ready::{Dice, Ready};

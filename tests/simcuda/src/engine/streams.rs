@@ -6,7 +6,7 @@
 
 use super::keys::OpKey;
 use super::pending::New;
-use super::{ContextKey, Engine, Event, EventKey, StreamKey, StreamKind, ThreadKey};
+use super::{ContextKey, Engine, Event, EventKey, StreamKey, StreamKind, StreamName, ThreadKey};
 use crate::checker::{Clock, Fault, Flaw};
 
 /// A context.
@@ -36,6 +36,8 @@ pub(super) struct Context {
 pub(super) struct Stream {
     pub context: u64,
     pub kind: StreamKind,
+    /// What reports call it: the program's number, or its key.
+    pub id: u64,
     pub priority: i32,
     pub alive: bool,
     /// Its most recent operation.
@@ -113,13 +115,27 @@ impl<W, F: Flaw> Engine<W, F> {
         let (awaited, end_ns) = (c.awaited.clone(), c.awaited_ns);
         let context = context.0;
         let (alive, tail) = (true, OpKey::NONE);
-        let stream = Stream { context, kind, priority, alive, tail, end_ns, slot };
+        let stream = Stream { context, kind, id: key, priority, alive, tail, end_ns, slot };
         self.prioritised |= priority != 0;
         self.streams.insert(key, stream);
         if let Some(awaited) = awaited {
             self.queue_wait(key, &awaited);
         }
         StreamKey(key)
+    }
+
+    /// Gives a stream the number by which reports name it; until then it is its key.
+    pub fn number_stream(&mut self, stream: StreamKey, id: u64) {
+        if let Some(s) = self.streams.get_mut(&stream.0) {
+            s.id = id;
+        }
+    }
+
+    /// What reports call a stream.
+    pub fn stream_name(&self, stream: StreamKey) -> StreamName {
+        let found = self.streams.get(&stream.0);
+        let (kind, id) = found.map_or((StreamKind::NonBlocking, stream.0), |s| (s.kind, s.id));
+        StreamName { kind, id }
     }
 
     /// The kind of a stream; None if it is gone.

@@ -213,7 +213,8 @@ impl<W, F: Flaw> Engine<W, F> {
         let op = self.add(New { work, duration_ns, ..self.new_on(stream.0) });
         self.wait_for_earlier(op, stream.0);
         if let Some(slot) = slot.filter(|_| self.checker.is_on()) {
-            let who = Who { stream: Some(stream.0), thread: self.threads.number(t) };
+            let stream = Some(self.stream_name(stream));
+            let who = Who { stream, thread: self.threads.number(t) };
             self.checker.judge(slot, op.number(), who, job.label, &job.accesses);
         }
         op

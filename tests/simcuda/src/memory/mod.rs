@@ -8,6 +8,7 @@
 pub mod board;
 pub mod budget;
 pub mod extents;
+pub mod graph;
 pub mod history;
 pub mod host;
 pub mod ipc;
@@ -60,6 +61,8 @@ pub struct Memory {
     pub device_pools: Vec<DevicePools>,
     pools: Slots<Pool>,
     orphans: Vec<(u64, Mark)>,
+    /// What allocation nodes of graphs give out.
+    pub graphs: graph::GraphMemory,
     /// What is known of managed memory.
     pub managed: managed::Stretches,
     next: u64,
@@ -108,6 +111,7 @@ impl Memory {
             device_pools: Vec::new(),
             pools: Slots::new(POOL_SLOTS),
             orphans: Vec::new(),
+            graphs: graph::GraphMemory::default(),
             managed: managed::Stretches::default(),
             next: 1,
         };
@@ -135,6 +139,7 @@ impl Memory {
             device_pools: Vec::new(),
             pools: Slots::new(POOL_SLOTS),
             orphans: Vec::new(),
+            graphs: graph::GraphMemory::default(),
             managed: managed::Stretches::default(),
             next: 1,
         }
@@ -251,6 +256,7 @@ impl Memory {
             }
             "host_registrations" => of(&[Kind::Registered]),
             "pool_allocations" => self.table.block_count(),
+            "graph_allocations" => self.graphs.all.len(),
             "pools" => self.pools.count(),
             "objects" => self.objects.len(),
             _ => return None,

@@ -51,7 +51,8 @@ pub struct Level {
 }
 
 impl Level {
-    fn add(&mut self, bytes: u64) {
+    /// More bytes.
+    pub fn add(&mut self, bytes: u64) {
         self.now += bytes;
         self.high = self.high.max(self.now);
     }

@@ -57,6 +57,80 @@ pub struct IpcHandle(pub [u64; 8]);
 
 pub type Parameters = [*mut c_void; 8];
 
+/// `CUDA_KERNEL_NODE_PARAMS`, in its newer form.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct KernelNode {
+    pub function: u64,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub shared: u32,
+    pub parameters: *const *const u64,
+    pub extra: u64,
+    pub kernel: u64,
+    pub context: u64,
+}
+
+impl Default for KernelNode {
+    fn default() -> Self {
+        // SAFETY: integers and a pointer, which may be null.
+        unsafe { std::mem::zeroed() }
+    }
+}
+
+/// `CUDA_MEMSET_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FillNode {
+    pub at: u64,
+    pub pitch: usize,
+    pub value: u32,
+    pub size: u32,
+    pub width: usize,
+    pub rows: usize,
+}
+
+/// `CUgraphNodeParams`: a kind, two words of nothing, and what the kind says.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct AnyNode(pub [u64; 32]);
+
+impl AnyNode {
+    pub fn new(kind: u64, body: &[u64]) -> Self {
+        let mut words = [0; 32];
+        words[0] = kind;
+        words[2..2 + body.len()].copy_from_slice(body);
+        Self(words)
+    }
+}
+
+/// A fill of single bytes.
+pub fn bytes_node(at: u64, value: u32, bytes: usize) -> FillNode {
+    FillNode { at, pitch: 0, value, size: 1, width: bytes, rows: 1 }
+}
+
+/// Kinds of the sides of a copy.
+pub const HOST: u64 = 1;
+pub const DEVICE: u64 = 2;
+
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`: the address comes into the last word.
+pub fn allocation_node(device: u64, bytes: u64) -> [u64; 15] {
+    let mut words = [0; 15];
+    (words[0], words[1], words[13]) = (1, 1 | device << 32, bytes);
+    words
+}
+
+/// `CUDA_MEMCPY3D` of plain bytes; kinds: [`HOST`], [`DEVICE`], 4 = whichever.
+pub fn copy_node(to: (u64, u64), from: (u64, u64), bytes: u64) -> [u64; 25] {
+    let mut words = [0; 25];
+    for (first, (kind, at)) in [(0, from), (11, to)] {
+        words[first + 4] = kind;
+        words[first + if kind == 1 { 5 } else { 6 }] = at;
+    }
+    (words[22], words[23], words[24]) = (bytes, 1, 1);
+    words
+}
+
 driver! {
     cuInit(flags: u32);
     cuDriverGetVersion(version: *mut i32);
@@ -183,6 +257,49 @@ driver! {
     cuGraphNodeGetDependencies(node: u64, nodes: *mut u64, count: *mut usize);
     cuGraphNodeGetDependencies_v2(node: u64, nodes: *mut u64, data: *mut u64, count: *mut usize);
     cuGraphNodeGetDependentNodes(node: u64, nodes: *mut u64, count: *mut usize);
+    cuGraphAddEmptyNode(node: *mut u64, graph: u64, after: *const u64, count: usize);
+    cuGraphAddKernelNode(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *const KernelNode);
+    cuGraphAddKernelNode_v2(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *const KernelNode);
+    cuGraphAddMemcpyNode(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *const [u64; 25], context: u64);
+    cuGraphAddMemsetNode(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *const FillNode, context: u64);
+    cuGraphAddHostNode(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *const [u64; 2]);
+    cuGraphAddChildGraphNode(node: *mut u64, graph: u64, after: *const u64, count: usize, inner: u64);
+    cuGraphAddEventRecordNode(node: *mut u64, graph: u64, after: *const u64, count: usize, event: u64);
+    cuGraphAddEventWaitNode(node: *mut u64, graph: u64, after: *const u64, count: usize, event: u64);
+    cuGraphAddMemAllocNode(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *mut [u64; 15]);
+    cuGraphAddMemFreeNode(node: *mut u64, graph: u64, after: *const u64, count: usize, address: u64);
+    cuGraphMemAllocNodeGetParams(node: u64, what: *mut [u64; 15]);
+    cuGraphMemFreeNodeGetParams(node: u64, address: *mut u64);
+    cuDeviceGraphMemTrim(device: i32);
+    cuDeviceGetGraphMemAttribute(device: i32, attribute: i32, value: *mut u64);
+    cuDeviceSetGraphMemAttribute(device: i32, attribute: i32, value: *const u64);
+    cuGraphAddNode(node: *mut u64, graph: u64, after: *const u64, count: usize, what: *mut AnyNode);
+    cuGraphAddNode_v2(node: *mut u64, graph: u64, after: *const u64, data: *const u64, count: usize, what: *mut AnyNode);
+    cuGraphKernelNodeGetParams(node: u64, what: *mut KernelNode);
+    cuGraphKernelNodeGetParams_v2(node: u64, what: *mut KernelNode);
+    cuGraphKernelNodeSetParams(node: u64, what: *const KernelNode);
+    cuGraphKernelNodeSetParams_v2(node: u64, what: *const KernelNode);
+    cuGraphMemcpyNodeGetParams(node: u64, what: *mut [u64; 25]);
+    cuGraphMemcpyNodeSetParams(node: u64, what: *const [u64; 25]);
+    cuGraphMemsetNodeGetParams(node: u64, what: *mut FillNode);
+    cuGraphMemsetNodeSetParams(node: u64, what: *const FillNode);
+    cuGraphHostNodeGetParams(node: u64, what: *mut [u64; 2]);
+    cuGraphHostNodeSetParams(node: u64, what: *const [u64; 2]);
+    cuGraphEventRecordNodeGetEvent(node: u64, event: *mut u64);
+    cuGraphEventRecordNodeSetEvent(node: u64, event: u64);
+    cuGraphEventWaitNodeGetEvent(node: u64, event: *mut u64);
+    cuGraphEventWaitNodeSetEvent(node: u64, event: u64);
+    cuGraphChildGraphNodeGetGraph(node: u64, graph: *mut u64);
+    cuGraphNodeSetParams(node: u64, what: *const AnyNode);
+    cuGraphExecKernelNodeSetParams(exec: u64, node: u64, what: *const KernelNode);
+    cuGraphExecKernelNodeSetParams_v2(exec: u64, node: u64, what: *const KernelNode);
+    cuGraphExecMemcpyNodeSetParams(exec: u64, node: u64, what: *const [u64; 25], context: u64);
+    cuGraphExecMemsetNodeSetParams(exec: u64, node: u64, what: *const FillNode, context: u64);
+    cuGraphExecHostNodeSetParams(exec: u64, node: u64, what: *const [u64; 2]);
+    cuGraphExecEventRecordNodeSetEvent(exec: u64, node: u64, event: u64);
+    cuGraphExecEventWaitNodeSetEvent(exec: u64, node: u64, event: u64);
+    cuGraphExecChildGraphNodeSetParams(exec: u64, node: u64, graph: u64);
+    cuGraphExecNodeSetParams(exec: u64, node: u64, what: *const AnyNode);
     cuGraphAddDependencies(graph: u64, from: *const u64, to: *const u64, count: usize);
     cuGraphAddDependencies_v2(graph: u64, from: *const u64, to: *const u64, data: *const u64, count: usize);
     cuGraphRemoveDependencies(graph: u64, from: *const u64, to: *const u64, count: usize);
@@ -377,6 +494,40 @@ impl Session {
             *place = std::ptr::from_mut(value).cast();
         }
         self.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, &parameters, std::ptr::null())
+    }
+
+    pub fn graph(&self) -> u64 {
+        let mut graph = 0;
+        ok!(self.cuGraphCreate(&mut graph, 0));
+        graph
+    }
+
+    pub fn exec(&self, graph: u64) -> u64 {
+        let mut exec = 0;
+        ok!(self.cuGraphInstantiateWithFlags(&mut exec, graph, 0));
+        exec
+    }
+
+    /// Adds a node that fills single bytes.
+    pub fn add_fill(&self, graph: u64, after: &[u64], what: FillNode) -> u64 {
+        let mut node = 0;
+        let (list, count) = (after.as_ptr(), after.len());
+        ok!(self.cuGraphAddMemsetNode(&mut node, graph, list, count, &what, 0));
+        node
+    }
+
+    /// Adds a node that copies.
+    pub fn add_copy(&self, graph: u64, after: &[u64], what: [u64; 25]) -> u64 {
+        let mut node = 0;
+        let (list, count) = (after.as_ptr(), after.len());
+        ok!(self.cuGraphAddMemcpyNode(&mut node, graph, list, count, &what, 0));
+        node
+    }
+
+    /// Launches an executable, and waits.
+    pub fn play(&self, exec: u64, stream: u64) {
+        ok!(self.cuGraphLaunch(exec, stream));
+        ok!(self.cuStreamSynchronize(stream));
     }
 
     pub fn gate(&self, gate: u64, stream: u64) {

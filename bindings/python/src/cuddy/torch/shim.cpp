@@ -46,13 +46,19 @@ struct Functions {
 constexpr int out_of_memory = 2;
 constexpr int all_devices = -2;
 
+// What Cuddy knows of a capture, and the stream that it was told of.
+struct Graph {
+    std::uint64_t name;
+    Stream stream;
+};
+
 // A graph's memory, by torch's name for it: routed while it is captured, kept until it is released.
 struct Route {
     int device;
     PoolId id;
     Filter captures; // empty once the capture is over
-    std::vector<std::uint64_t> graphs; // Cuddy's, one for each captured stream; those of this capture last
-    std::size_t ended = 0;             // how many of them are
+    std::vector<Graph> graphs; // those of this capture last
+    std::size_t ended = 0;     // how many of them are
 };
 
 std::mutex guard;
@@ -66,6 +72,28 @@ std::size_t capturing = 0; // how many routes have a filter; read without the lo
     TORCH_CHECK(false, why);
 }
 
+// The route's capture is over.
+int close(Route &route) {
+    if (route.captures)
+        __atomic_fetch_sub(&capturing, 1, __ATOMIC_RELEASE);
+    route.captures = {};
+    for (; route.ended < route.graphs.size(); route.ended++)
+        if (const int status = cuddy.graph_end(route.graphs[route.ended].name))
+            return status;
+    return 0;
+}
+
+// torch never says that a capture failed: it is over when its stream is captured anew.
+int close_others(const Route &now, Stream stream) {
+    for (Route &route : routes) {
+        const bool open = &route != &now && route.device == now.device && route.ended < route.graphs.size();
+        if (open && route.graphs.back().stream == stream)
+            if (const int status = close(route))
+                return status;
+    }
+    return 0;
+}
+
 // Tells Cuddy of the capture, the first time that one of its streams allocates: torch says only which
 // streams belong to it.
 void note_capture(int device, Stream stream) {
@@ -76,10 +104,12 @@ void note_capture(int device, Stream stream) {
         // A stream that joined the capture of another one is known to Cuddy by itself.
         if (route.graphs.size() > route.ended)
             return;
+        if (const int status = close_others(route, stream))
+            raise(status);
         std::uint64_t graph = 0;
         if (const int status = cuddy.graph_begin(&graph, device, stream, 0))
             raise(status);
-        route.graphs.push_back(graph);
+        route.graphs.push_back({graph, stream});
         return;
     }
 }
@@ -174,13 +204,10 @@ EXPORT void cuddy_torch_begin_pool(int device, PoolId id, Filter captures) {
 EXPORT void cuddy_torch_end_pool(int device, PoolId id) {
     const std::lock_guard<std::mutex> held(guard);
     Route *route = find(device, id);
-    if (!route || !route->captures)
+    if (!route)
         return;
-    route->captures = {};
-    __atomic_fetch_sub(&capturing, 1, __ATOMIC_RELEASE);
-    for (; route->ended < route->graphs.size(); route->ended++)
-        if (const int status = cuddy.graph_end(route->graphs[route->ended]))
-            raise(status);
+    if (const int status = close(*route))
+        raise(status);
 }
 
 EXPORT void cuddy_torch_release_pool(int device, PoolId id) {
@@ -191,7 +218,7 @@ EXPORT void cuddy_torch_release_pool(int device, PoolId id) {
         return;
     // On which stream it was launched last torch does not say: all of them.
     (void)cuddy.synchronize();
-    for (const std::uint64_t graph : route->graphs)
-        (void)cuddy.graph_destroy(graph, nullptr);
+    for (const Graph &graph : route->graphs)
+        (void)cuddy.graph_destroy(graph.name, nullptr);
     routes.erase(routes.begin() + (route - routes.data()));
 }

@@ -182,8 +182,11 @@ impl Captures {
     }
 
     /// The event stands for nothing captured any more.
+    #[inline]
     pub fn forget_event(&mut self, event: EventKey) {
-        self.events.remove(&event);
+        if !self.events.is_empty() {
+            self.events.remove(&event);
+        }
     }
 
     /// Whether the event was last recorded in a capture; and that capture, if it goes on.

@@ -1,0 +1,159 @@
+/* Threads that truly run at once, on streams they share, under a limit that is too small: every use
+   of memory is one that the checker sees; blocks are freed, recorded and used by whoever has them.
+   Arguments: "held" opens the streams, a number is the seed. */
+#include "check.h"
+#include <pthread.h>
+
+enum { THREADS = 4, STEPS = 2500, STREAMS = 5, LIVE = 160, SLOTS = 32 };
+
+typedef struct CUstream_st *CUstream;
+typedef struct {
+    void *ptr;
+    size_t bytes;
+    int home; /* which of the streams it was allocated on */
+} block;
+
+static CUstream streams[STREAMS + 1]; /* the first is the legacy one */
+static void *context;
+static uint64_t seed;
+static block mailbox[SLOTS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int (*memset_async)(uint64_t, unsigned char, size_t, CUstream);
+static int (*event_create)(void **, unsigned);
+static int (*event_record)(void *, CUstream);
+static int (*event_wait)(CUstream, void *, unsigned);
+static int (*event_destroy)(void *);
+
+static uint64_t draw(uint64_t *random, uint64_t below) {
+    *random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (*random >> 33) % below;
+}
+
+static void use(const block *it, int stream) {
+    SAME(memset_async((uint64_t)(uintptr_t)it->ptr, 7, it->bytes, streams[stream]), 0);
+}
+
+/* The program's own order: what `after` is given from here on runs after what `before` has. */
+static void order(int before, int after) {
+    void *event = NULL;
+    SAME(event_create(&event, 2), 0);
+    SAME(event_record(event, streams[before]), 0);
+    SAME(event_wait(streams[after], event, 0), 0);
+    SAME(event_destroy(event), 0);
+}
+
+static size_t some_size(uint64_t *random) {
+    switch (draw(random, 10)) {
+    case 0: return MIB + draw(random, 8 * MIB);
+    case 1: case 2: case 3: return 1 + draw(random, 300000);
+    default: return 1 + draw(random, 4096);
+    }
+}
+
+static block take_out(block *live, int *count, uint64_t *random) {
+    int i = (int)draw(random, (uint64_t)*count);
+    block it = live[i];
+    live[i] = live[--*count];
+    return it;
+}
+
+/* Leaves a block for another thread, and takes what one has left. */
+static block swap(uint64_t slot, block mine) {
+    block theirs;
+    pthread_mutex_lock(&lock);
+    theirs = mailbox[slot];
+    mailbox[slot] = mine;
+    pthread_mutex_unlock(&lock);
+    return theirs;
+}
+
+/* A use on another stream, recorded. What its own stream is given later does not wait for it. */
+static void lend(const block *it, int stream) {
+    order(it->home, stream);
+    use(it, stream);
+    OK(cuddy_record_stream(it->ptr, streams[stream]));
+}
+
+static void *work(void *number) {
+    uint64_t random = seed * 1000 + (uintptr_t)number, kind;
+    block live[LIVE], it;
+    int count = 0, step;
+    SAME(DRIVER(int, "cuCtxSetCurrent", (void *), (context)), 0);
+    for (step = 0; step < STEPS; step++) {
+        kind = draw(&random, 100);
+        if (kind < 45 && count < LIVE) {
+            int status;
+            it.bytes = some_size(&random);
+            it.home = (int)draw(&random, STREAMS + 1);
+            status = cuddy_malloc(&it.ptr, it.bytes, DEVICE, streams[it.home]);
+            if (status == CUDDY_OK) {
+                use(&it, it.home);
+                live[count++] = it;
+            } else {
+                SAME(status, CUDDY_ERROR_OUT_OF_MEMORY);
+                if (count) OK(cuddy_free(take_out(live, &count, &random).ptr));
+            }
+        } else if (kind < 75 && count) {
+            OK(cuddy_free(take_out(live, &count, &random).ptr));
+        } else if (kind < 83 && count) {
+            int stream = (int)draw(&random, STREAMS + 1);
+            it = take_out(live, &count, &random);
+            lend(&it, stream);
+            if (draw(&random, 2)) {
+                order(stream, it.home);
+                live[count++] = it;
+            } else {
+                OK(cuddy_free(it.ptr));
+            }
+        } else if (kind < 92 && count) {
+            it = swap(draw(&random, SLOTS), take_out(live, &count, &random));
+            if (it.ptr && draw(&random, 2)) {
+                use(&it, it.home);
+                live[count++] = it;
+            } else {
+                OK(cuddy_free(it.ptr));
+            }
+        } else if (kind < 95 && count) {
+            it = live[draw(&random, (uint64_t)count)];
+            CHECK(block_of(it.ptr).requested == it.bytes);
+        } else if (kind == 95 && draw(&random, 20) == 0) {
+            OK(cuddy_empty_cache(DEVICE, NULL));
+        } else if (kind == 96) {
+            stats_of(DEVICE);
+        }
+    }
+    while (count) OK(cuddy_free(live[--count].ptr));
+    return NULL;
+}
+
+int main(int count, char **words) {
+    const int held = count > 1 && !strcmp(words[1], "held");
+    pthread_t thread[THREADS];
+    cuddy_stats stats;
+    uintptr_t i;
+    seed = count > 2 ? strtoull(words[2], NULL, 10) : 1;
+    *(void (**)(void)) &memset_async = driver_function("cuMemsetD8Async");
+    *(void (**)(void)) &event_create = driver_function("cuEventCreate");
+    *(void (**)(void)) &event_record = driver_function("cuEventRecord");
+    *(void (**)(void)) &event_wait = driver_function("cuStreamWaitEvent");
+    *(void (**)(void)) &event_destroy = driver_function("cuEventDestroy_v2");
+    SAME(DRIVER(int, "cuInit", (unsigned), (0)), 0);
+    SAME(DRIVER(int, "cuDevicePrimaryCtxRetain", (void **, int), (&context, DEVICE)), 0);
+    SAME(DRIVER(int, "cuCtxSetCurrent", (void *), (context)), 0);
+    for (i = 1; i <= STREAMS; i++) {
+        SAME(DRIVER(int, "cuStreamCreate", (CUstream *, unsigned), (&streams[i], 1)), 0);
+        if (held) OK(cuddy_stream_open(DEVICE, streams[i]));
+    }
+    OK(cuddy_set_memory_limit(DEVICE, 320 * MIB));
+    for (i = 0; i < THREADS; i++) CHECK(!pthread_create(&thread[i], NULL, work, (void *)(i + 1)));
+    for (i = 0; i < THREADS; i++) CHECK(!pthread_join(thread[i], NULL));
+    for (i = 0; i < SLOTS; i++) OK(cuddy_free(mailbox[i].ptr));
+    stats = stats_of(DEVICE);
+    SAME(stats.live_block_count, 0);
+    SAME(stats.malloc_count, stats.free_count);
+    SAME(stats.allocated, 0);
+    CHECK(stats.hit_count > THREADS * STEPS / 4);
+    OK(cuddy_empty_cache(DEVICE, NULL));
+    SAME(cuddy_memory_reserved(DEVICE), 0);
+    return 0;
+}
