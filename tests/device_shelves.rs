@@ -207,6 +207,42 @@ fn a_shelf_hides_nothing_from_others() {
 }
 
 #[test]
+fn a_thread_that_only_frees_has_a_shelf_that_no_request_finds() {
+    isolated("a_thread_that_only_frees_has_a_shelf_that_no_request_finds", &CHECKED, |machine| {
+        machine.ends_within(60);
+        let context = machine.use_device(0);
+        warm_up();
+        let other = machine.stream();
+        process::stream_open(0, other).expect("a stream");
+        let blocks: Vec<u64> = (0..200).map(|_| malloc_on(4096, other).expect("fits")).collect();
+        blocks.iter().for_each(|&block| machine.fill(other, block, 1, 4096));
+        let calls = machine.sim.calls_total();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                blocks.iter().for_each(|&block| process::free(block).expect("live"));
+                assert_eq!(machine.sim.calls_total(), calls, "no call for a free");
+                let last = *blocks.last().expect("one");
+                assert_eq!(process::free(last), Err(Error::DoubleFree(Address(last))));
+                // These may be used at once, by anybody: nothing that `other` still writes will do.
+                machine.set_context(context);
+                for _ in 0..5 {
+                    let block = malloc_on(4096, process::ANY_STREAM).expect("fits");
+                    assert!(!blocks.contains(&block), "the other stream still writes there");
+                }
+                // It has a name for the stream from now on.
+                let own = malloc_on(4096, other).expect("fits");
+                assert!(blocks.contains(&own), "what was freed is there for its stream");
+                machine.fill(other, own, 2, 4096);
+                process::free(own).expect("live");
+                assert_eq!(malloc_on(4096, other), Ok(own));
+            });
+        });
+        assert_eq!((stats(0).allocated, stats(0).live_block_count), (6 * 4096, 6));
+        machine.assert_clean();
+    });
+}
+
+#[test]
 fn a_block_that_others_use_does_not_go_to_a_shelf() {
     isolated("a_block_that_others_use_does_not_go_to_a_shelf", &CHECKED, |machine| {
         machine.use_device(0);

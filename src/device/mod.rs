@@ -45,8 +45,8 @@ mod work;
 pub(crate) use self::names::Named;
 pub(crate) use self::snapshot::untouched;
 
-use std::sync::{Condvar, RwLock};
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Condvar, RwLock};
 
 use self::books::Books;
 use self::fence::Spares;

@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
 //! Opening a device: its context, what serves it, and its first addresses.
 
-use std::sync::{Condvar, RwLock};
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::{Condvar, RwLock};
 
 use super::books::Books;
 use super::fence::Spares;

@@ -27,6 +27,9 @@ use crate::types::{Address, DeviceId, StreamSlot};
 /// Streams of one device that a thread has shelves for at once.
 const MOST_SHELVES: usize = 16;
 
+/// Among the first so many a thread has nameless ones; the rest is for streams that it allocates on.
+const MOST_NAMELESS: usize = MOST_SHELVES / 2;
+
 /// What no stream is called.
 const NAMELESS: usize = 0;
 
@@ -164,8 +167,9 @@ impl OfDevice {
     /// The shelf of a stream, to free blocks to: a thread that only frees has one without a name.
     #[inline]
     pub(crate) fn shelf_for(&mut self, stream: StreamSlot, era: u64) -> Option<&mut Shelf> {
-        if self.of(stream, era).is_none() {
-            self.set_up(stream, NAMELESS, era);
+        if self.of(stream, era).is_none() && self.shelves.len() < MOST_NAMELESS {
+            let name = if mutant("shelf-nameless-is-anybodys") { usize::MAX } else { NAMELESS };
+            self.set_up(stream, name, era);
         }
         self.of(stream, era).map(|(shelf, _)| shelf)
     }
