@@ -73,9 +73,12 @@ root=${DESTDIR:-}$prefix
 lib=$root/$libdir
 
 if [ "$uninstall" = yes ]; then
-    rm -f "$root/include/cuddy.h" "$root/include/cuddy.hpp" "$root/include/cuddy_mr.hpp" "$root/bin/cuddy" "$lib/libcuddy.so" "$lib/libcuddy.so.$major" \
-        "$lib/libcuddy.so.$version" "$lib/pkgconfig/cuddy.pc" "$lib/cuddy/libsimcuda.so" \
-        "$lib/cuddy/libcuddy_preload.so" \
+    for header in "$here"/bindings/cpp/*.hpp; do
+        rm -f "$root/include/${header##*/}"
+    done
+    rm -f "$root/include/cuddy.h" "$root/bin/cuddy" "$lib/libcuddy.so" "$lib/libcuddy.so.$major" \
+        "$lib/libcuddy.so.$version" "$lib/libcuddy.a" "$lib/pkgconfig/cuddy.pc" \
+        "$lib/pkgconfig/cuddy-static.pc" "$lib/cuddy/libsimcuda.so" "$lib/cuddy/libcuddy_preload.so" \
         "$root/include/simcuda.h" "$lib/cuddy/cudart/libcudart.so.12" "$lib/cuddy/cudart/libcudart.so.13" \
         "$lib/cmake/cuddy/cuddyConfig.cmake" "$lib/cmake/cuddy/cuddyConfigVersion.cmake"
     # Folders of our own, and others if nothing else is in them.
@@ -87,7 +90,7 @@ if [ "$uninstall" = yes ]; then
     exit 0
 fi
 
-for file in libcuddy.so libcuddy_preload.so libsimcuda.so cuddy; do
+for file in libcuddy.so libcuddy.a libcuddy_preload.so libsimcuda.so cuddy; do
     [ -f "$target/$file" ] ||
         fail "$target/$file is missing: run cargo build --release first, or name the folder by --target"
 done
@@ -101,10 +104,13 @@ up=$(echo "$libdir" | sed 's#/*$##; s#[^/][^/]*#..#g')
 
 mkdir -p "$root/include" "$root/bin" "$lib/pkgconfig" "$lib/cmake/cuddy" "$lib/cuddy"
 install -m 644 "$header" "$root/include/cuddy.h"
-install -m 644 "$here/bindings/cpp/cuddy.hpp" "$here/bindings/cpp/cuddy_mr.hpp" "$root/include"
+install -m 644 "$here"/bindings/cpp/*.hpp "$root/include"
 install -m 755 "$target/libcuddy.so" "$lib/libcuddy.so.$version"
 ln -sf "libcuddy.so.$version" "$lib/libcuddy.so.$major"
 ln -sf "libcuddy.so.$major" "$lib/libcuddy.so"
+install -m 644 "$target/libcuddy.a" "$lib/libcuddy.a"
+# Its debug information is five times its code.
+if command -v strip >/dev/null; then strip --strip-debug "$lib/libcuddy.a"; fi
 install -m 755 "$target/cuddy" "$root/bin/cuddy"
 # Not where ldconfig looks: it answers to the name libcuddy.so too, and must be asked for.
 install -m 755 "$target/libcuddy_preload.so" "$lib/cuddy/libcuddy_preload.so"
@@ -119,26 +125,42 @@ for runtime in libcudart.so.12 libcudart.so.13; do
     fi
 done
 
-cat >"$lib/pkgconfig/cuddy.pc" <<END
+# What rustc says that the static library needs (--print native-static-libs).
+private="-lgcc_s -lutil -lrt -lpthread -lm -ldl"
+
+package() { # package NAME DESCRIPTION LIBS
+    cat <<END
 prefix=\${pcfiledir}/../$up
 libdir=\${prefix}/$libdir
 includedir=\${prefix}/include
 
-Name: cuddy
-Description: A caching CUDA memory allocator
+Name: $1
+Description: $2
 Version: $version
-Libs: -L\${libdir} -lcuddy
 Cflags: -I\${includedir}
+$3
 END
+}
+
+# The second names the file, since -lcuddy means the shared library where both are.
+package cuddy "A caching CUDA memory allocator" "Libs: -L\${libdir} -lcuddy
+Libs.private: $private" >"$lib/pkgconfig/cuddy.pc"
+package cuddy-static "A caching CUDA memory allocator, the static library" \
+    "Libs: \${libdir}/libcuddy.a $private" >"$lib/pkgconfig/cuddy-static.pc"
 
 cat >"$lib/cmake/cuddy/cuddyConfig.cmake" <<END
-# find_package(cuddy) gives the target cuddy::cuddy.
+# find_package(cuddy) gives the targets cuddy::cuddy and cuddy::static.
 get_filename_component(cuddy_PREFIX "\${CMAKE_CURRENT_LIST_DIR}/../../$up" ABSOLUTE)
 if(NOT TARGET cuddy::cuddy)
   add_library(cuddy::cuddy SHARED IMPORTED)
   set_target_properties(cuddy::cuddy PROPERTIES
     IMPORTED_LOCATION "\${cuddy_PREFIX}/$libdir/libcuddy.so.$version"
     IMPORTED_SONAME "libcuddy.so.$major"
+    INTERFACE_INCLUDE_DIRECTORIES "\${cuddy_PREFIX}/include")
+  add_library(cuddy::static STATIC IMPORTED)
+  set_target_properties(cuddy::static PROPERTIES
+    IMPORTED_LOCATION "\${cuddy_PREFIX}/$libdir/libcuddy.a"
+    INTERFACE_LINK_LIBRARIES "$private"
     INTERFACE_INCLUDE_DIRECTORIES "\${cuddy_PREFIX}/include")
 endif()
 END

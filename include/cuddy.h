@@ -753,8 +753,9 @@ cuddy_status cuddy_pool_trim(cuddy_pool pool, size_t keep_bytes, size_t *freed);
 // may share a pool: a later one uses what an earlier one freed, so they must be launched in the order
 // of their captures, one after the other.
 
-// Says that a stream's work is captured into a graph from now on. Call it right before or right
-// after the capture is begun.
+// Says that a stream's work is captured into a graph from now on. Call it right before
+// the capture is begun; right after will do where no other thread calls Cuddy in between. Waits
+// for other threads' driver calls about the whole context: they would break the capture.
 //
 // graph:  where to write the graph's name.
 // device: the stream's device, or CUDDY_CURRENT_DEVICE.

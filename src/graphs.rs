@@ -111,18 +111,9 @@ impl Graphs {
         graph.ok_or(Error::Internal("a graph that was just there"))
     }
 
-    /// The graphs that are begun, to be changed.
+    /// The graphs that are begun.
     pub(crate) fn begun(&mut self) -> impl Iterator<Item = &mut Graph> {
         self.places.iter_mut().filter_map(|place| place.graph.as_mut()).filter(|graph| graph.begun)
-    }
-
-    /// The graphs that are begun, and their names.
-    pub(crate) fn begun_by_name(&self) -> impl Iterator<Item = (GraphName, &Graph)> {
-        let named = (0..).zip(&self.places).filter_map(|(place, known)| {
-            let name = GraphName { place, generation: known.generation };
-            Some((name, known.graph.as_ref()?))
-        });
-        named.filter(|(_, graph)| graph.begun)
     }
 
     /// The pool and the captured slot of a stream that is known to be captured.

@@ -18,3 +18,13 @@ pub fn mutant(name: &str) -> bool {
     static CHOSEN: OnceLock<Option<String>> = OnceLock::new();
     CHOSEN.get_or_init(|| std::env::var("CUDDY_MUTANT").ok()).as_deref() == Some(name)
 }
+
+/// The same for a fault that shows only where threads meet: it takes its time.
+#[inline(always)]
+pub fn slow_mutant(name: &str) -> bool {
+    let chosen = mutant(name);
+    if chosen {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    chosen
+}

@@ -1,4 +1,4 @@
-//! cuddy.hpp and cuddy_mr.hpp: the C++ programs of tests/cpp, compiled as C++17 and C++20 by every
+//! cuddy.hpp and its adaptors: the C++ programs of tests/cpp, compiled as C++17 and C++20 by every
 //! compiler that is here, and run on the simulated driver with its checker set to abort.
 
 mod common;
@@ -28,9 +28,8 @@ fn compilers() -> Vec<&'static str> {
 fn compile(folder: &Folder, compiler: &str, standard: &str, sources: &[PathBuf]) -> Command {
     let mut command = Command::new(compiler);
     command.args(WARNINGS).args([standard, "-g", "-Iinclude", "-Ibindings/cpp", "-Itests/cpp"]);
-    command.args(sources);
-    command.arg("-L").arg(folder.path()).args(["-lcuddy", "-ldl", "-lpthread", "-o"]);
-    command.arg(folder.file("program"));
+    command.args(sources).arg("-o").arg(folder.file("program"));
+    command.arg("-L").arg(folder.path()).args(["-lcuddy", "-ldl", "-lpthread"]);
     command
 }
 
@@ -74,7 +73,13 @@ fn per_thread() {
     check(&["per_thread.cpp", "per_thread_half.cpp"]);
 }
 
-/// Both headers, alone and twice, without a warning and without CUDA's own headers.
+/// What the CUDA provider of ONNX Runtime allocates with: nothing of ONNX Runtime is needed.
+#[test]
+fn onnxruntime_addresses() {
+    check(&["onnxruntime_addresses.cpp"]);
+}
+
+/// The header, alone and twice, without a warning and without CUDA's own headers.
 #[test]
 fn the_header_stands_alone() {
     let folder = Folder::with_libraries();
@@ -93,15 +98,38 @@ fn the_header_stands_alone() {
     }
 }
 
-/// Where `tests/clients/install` puts packages.
-fn packages() -> Option<PathBuf> {
+/// Where `tests/clients/install` puts things.
+fn clients() -> Option<PathBuf> {
     let named = std::env::var_os("CUDDY_CLIENTS").map(PathBuf::from);
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let folder = named.or_else(|| Some(cache.or_else(home)?.join("cuddy/clients")))?;
-    let versions = fs::read_dir(folder.join("lib")).ok()?;
+    named.or_else(|| Some(cache.or_else(home)?.join("cuddy/clients")))
+}
+
+/// Where Python's packages are among them.
+fn packages() -> Option<PathBuf> {
+    let versions = fs::read_dir(clients()?.join("lib")).ok()?;
     let folders = versions.filter_map(|entry| Some(entry.ok()?.path().join("site-packages")));
     folders.into_iter().find(|folder| folder.is_dir())
+}
+
+/// The headers of the CUDA runtime, the half of them that the compiler's package has included.
+fn cuda(site: &Path) -> [PathBuf; 2] {
+    ["cuda_runtime", "cuda_nvcc"].map(|part| site.join("nvidia").join(part).join("include"))
+}
+
+/// Compiles and runs a program against headers of somebody else's: their folders, and what else the
+/// compiler is to be told.
+fn check_against(program: &str, includes: &[PathBuf], more: &[&str]) {
+    let folder = Folder::with_libraries();
+    for standard in STANDARDS {
+        let mut command = compile(&folder, "g++", standard, &[source(program)]);
+        for include in includes {
+            command.arg("-isystem").arg(include);
+        }
+        common::output(command.args(more));
+        run(&folder);
+    }
 }
 
 /// The resource is one for CCCL 2, for CCCL 3.1 (RMM's own copy) and for the newest CCCL 3, where they
@@ -111,8 +139,7 @@ fn memory_resource() {
     let Some(site) = packages() else {
         return common::skipped("cuddy_mr.hpp", "tests/clients/install headers was not run");
     };
-    let runtime = site.join("nvidia/cuda_runtime/include");
-    let of_compiler = site.join("nvidia/cuda_nvcc/include");
+    let [runtime, of_compiler] = cuda(&site);
     for (name, cccl) in [
         ("CCCL 2.7", "nvidia/cuda_cccl/include"),
         ("CCCL 3.1", "librmm/include/rapids"),
@@ -123,17 +150,58 @@ fn memory_resource() {
             common::skipped("cuddy_mr.hpp", &format!("{name}: tests/clients/install headers"));
             continue;
         }
-        let folder = Folder::with_libraries();
-        for standard in STANDARDS {
-            let mut command = compile(&folder, "g++", standard, &[source("memory_resource.cpp")]);
-            for include in [&cccl, &runtime, &of_compiler] {
-                command.arg("-isystem").arg(include);
-            }
-            // Unoptimised, it asks for a runtime that nothing here calls.
-            common::output(command.arg("-O1"));
-            run(&folder);
-        }
+        let includes = [cccl, runtime.clone(), of_compiler.clone()];
+        // Unoptimised, it asks for a runtime that nothing here calls.
+        check_against("memory_resource.cpp", &includes, &["-O1"]);
     }
+}
+
+/// The allocator is one for TensorRT and for TensorRT for RTX.
+#[test]
+fn tensorrt() {
+    let (Some(clients), Some(site)) = (clients(), packages()) else {
+        return common::skipped("cuddy_tensorrt.hpp", "tests/clients/install headers was not run");
+    };
+    let [runtime, of_compiler] = cuda(&site);
+    for version in ["TRT-Enterprise-11.4", "TRT-RTX-1.7"] {
+        let headers = clients.join("tensorrt").join(version);
+        if !headers.join("NvInferRuntime.h").exists() || !runtime.exists() {
+            let why = format!("{version}: tests/clients/install headers was not run");
+            common::skipped("cuddy_tensorrt.hpp", &why);
+            continue;
+        }
+        let includes = [headers, runtime.clone(), of_compiler.clone()];
+        check_against("tensorrt.cpp", &includes, &[]);
+    }
+}
+
+/// What pkg-config says of an installed library; `None` where it is not there.
+fn package_flags(name: &str) -> Option<Vec<String>> {
+    let asked = Command::new("pkg-config").args(["--cflags", "--libs", name]).output().ok()?;
+    let flags = String::from_utf8(asked.stdout).ok()?;
+    asked.status.success().then(|| flags.split_whitespace().map(str::to_owned).collect())
+}
+
+#[test]
+fn opencv() {
+    // Debian's core alone has no opencv4.pc.
+    let include = PathBuf::from("/usr/include/opencv4");
+    if !include.join("opencv2/core/cuda.hpp").exists() {
+        return common::skipped("cuddy_opencv.hpp", "OpenCV's core headers are not installed");
+    }
+    check_against("opencv.cpp", &[include], &["-lopencv_core"]);
+}
+
+#[test]
+fn onnxruntime() {
+    let Some(flags) = package_flags("libonnxruntime") else {
+        return common::skipped(
+            "cuddy_onnxruntime.hpp",
+            "ONNX Runtime's headers (libonnxruntime.pc) are not installed",
+        );
+    };
+    let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+    check_against("onnxruntime.cpp", &[], &flags);
 }
 
 /// The README's program, pasted as it is, prints what the README says.

@@ -8,6 +8,8 @@
 mod machine;
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, TryRecvError};
 
 use cuddy::process;
 use machine::*;
@@ -62,6 +64,14 @@ fn captured(machine: &Machine, stream: usize, mode: i32, work: impl FnOnce()) ->
     (graph, launchable)
 }
 
+/// How often Cuddy has made a driver call.
+fn calls_of(name: &str) -> u64 {
+    process::driver_calls()
+        .into_iter()
+        .find(|&(call, _)| call == name)
+        .map_or(0, |(_, count)| count)
+}
+
 fn launch(machine: &Machine, launchable: usize, stream: usize) {
     let code = cu!(machine, "cuGraphLaunch"(launchable => usize, stream => usize));
     assert_eq!(code, 0);
@@ -73,8 +83,8 @@ fn destroy(machine: &Machine, (graph, launchable): (u64, usize), stream: usize) 
     process::graph_destroy(graph, stream).expect("it is there");
 }
 
-/// A round of an eager program: blocks of many sizes, written, passed on and freed.
-fn eager_round(machine: &Machine, stream: usize, random: &mut Random) {
+/// A round of a program: blocks of many sizes, written, passed on and freed.
+fn a_round(machine: &Machine, stream: usize, random: &mut Random) {
     let sizes: Vec<u64> = (0..4).map(|_| 512 << random.below(12)).collect();
     let blocks: Vec<u64> = sizes.iter().map(|&b| malloc_on(b, stream).expect("fits")).collect();
     for (&block, &bytes) in blocks.iter().zip(&sizes) {
@@ -88,8 +98,8 @@ fn a_capture_across_streams_is_replayed_beside_others() {
     in_each_mode("a_capture_across_streams_is_replayed_beside_others", |machine, mode| {
         let (main, side, eager) = (held(machine), held(machine), held(machine));
         let mut random = Random(7);
-        eager_round(machine, main, &mut random);
-        eager_round(machine, side, &mut random);
+        a_round(machine, main, &mut random);
+        a_round(machine, side, &mut random);
         let input = malloc_on(MIB, main).expect("fits");
         machine.fill(main, input, 3, MIB);
         let mut kept = 0;
@@ -117,7 +127,7 @@ fn a_capture_across_streams_is_replayed_beside_others() {
         for round in 0..4 {
             launch(machine, graph.1, main);
             for stream in [eager, main, side] {
-                eager_round(machine, stream, &mut random);
+                a_round(machine, stream, &mut random);
             }
             if round == 2 {
                 process::empty_cache(0).expect("it works");
@@ -128,11 +138,11 @@ fn a_capture_across_streams_is_replayed_beside_others() {
         launch(machine, graph.1, main);
         process::free(input).expect("live");
         destroy(machine, graph, main);
-        eager_round(machine, eager, &mut random);
+        a_round(machine, eager, &mut random);
         assert_eq!(process::block_info(kept).expect("it outlives the graph").bytes, MIB);
         machine.fill(main, kept, 5, MIB);
         process::free(kept).expect("live");
-        eager_round(machine, side, &mut random);
+        a_round(machine, side, &mut random);
         machine.synchronize_all();
         process::empty_cache(0).expect("it works");
         assert_eq!((stats(0).reserved, stats(0).active), (0, 0));
@@ -146,7 +156,7 @@ fn other_threads_allocate_while_a_thread_captures() {
         let context = machine.context();
         let (main, other) = (held(machine), held(machine));
         let mut random = Random(3);
-        eager_round(machine, other, &mut random);
+        a_round(machine, other, &mut random);
         let graph = captured(machine, main, mode, || {
             for round in 0..3 {
                 let block = malloc_on((1 + round) * MIB, main).expect("fits");
@@ -155,7 +165,7 @@ fn other_threads_allocate_while_a_thread_captures() {
                 let eager = || {
                     machine.set_context(context);
                     let mut random = Random(round);
-                    (0..3).for_each(|_| eager_round(machine, other, &mut random));
+                    (0..3).for_each(|_| a_round(machine, other, &mut random));
                     let large = malloc_on(16 * MIB, other).expect("fits");
                     machine.fill(other, large, 2, 16 * MIB);
                     process::free(large).expect("live");
@@ -166,14 +176,66 @@ fn other_threads_allocate_while_a_thread_captures() {
         });
         for _ in 0..3 {
             launch(machine, graph.1, other);
-            eager_round(machine, other, &mut random);
-            eager_round(machine, main, &mut random);
+            a_round(machine, other, &mut random);
+            a_round(machine, main, &mut random);
         }
         destroy(machine, graph, other);
-        eager_round(machine, main, &mut random);
+        a_round(machine, main, &mut random);
         machine.synchronize_all();
         process::empty_cache(0).expect("it works");
         assert_eq!((stats(0).reserved, stats(0).active), (0, 0));
+    });
+}
+
+#[test]
+fn a_capture_begins_between_another_threads_calls_over_the_context() {
+    let name = "a_capture_begins_between_another_threads_calls_over_the_context";
+    in_each_mode(name, |machine, mode| {
+        const ROUNDS: usize = 20;
+        machine.ends_within(60);
+        let context = machine.context();
+        let (main, owner, borrowed) = (held(machine), held(machine), machine.stream());
+        let mut random = Random(11);
+        let (passes, fences) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
+        let wait_for = |count: &AtomicUsize, least: usize| {
+            while count.load(Ordering::Relaxed) < least {
+                std::thread::yield_now();
+            }
+        };
+        // The other thread ends with this one's last capture, be it spoilt or not.
+        let (captures, more_to_come) = mpsc::channel::<()>();
+        let goes_on = move || more_to_come.try_recv() == Err(TryRecvError::Empty);
+        std::thread::scope(|threads| {
+            let _captures = captures;
+            // Only the context's own event fences what a borrowed stream used.
+            threads.spawn(move || {
+                machine.set_context(context);
+                while goes_on() {
+                    let before = calls_of("cuCtxRecordEvent");
+                    // What is freed during a capture waits for its end: there may be no memory left.
+                    if let Ok(block) = malloc_on(4096, owner) {
+                        process::record_stream(block, borrowed).expect("live");
+                        process::free(block).expect("live");
+                    }
+                    let more = (calls_of("cuCtxRecordEvent") - before) as usize;
+                    fences.fetch_add(more, Ordering::Relaxed);
+                    passes.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            for round in 0..ROUNDS {
+                wait_for(&fences, round + 1);
+                let graph = process::graph_begin(0, main, 0).expect("the stream is free");
+                let code = cu!(machine, "cuStreamBeginCapture_v2"(main => usize, mode => i32));
+                assert_eq!(code, 0);
+                a_round(machine, main, &mut random);
+                // The other thread goes on meanwhile.
+                wait_for(&passes, passes.load(Ordering::Relaxed) + 2);
+                machine.end_capture(main);
+                process::graph_end(graph).expect("it was begun");
+                a_round(machine, main, &mut random);
+                process::graph_destroy(graph, main).expect("it is there");
+            }
+        });
     });
 }
 

@@ -26,12 +26,12 @@ const FLOORS: [&[&str]; 8] = [
     &["device"],
     &["host"],
     &["process"],
-    &["abi"],
+    &["abi", "owned"],
 ];
 
 /// Where code may be unsafe, and may name libc: the door to CUDA, the faces' pointers, the locks, and
 /// what the process was given.
-const UNSAFE: [&str; 5] = ["abi", "driver", "environment", "shelf", "sync"];
+const UNSAFE: [&str; 6] = ["abi", "driver", "environment", "owned", "shelf", "sync"];
 
 /// The only module that may name cudarc.
 const CUDA: &str = "driver";

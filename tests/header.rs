@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Folder, library, output};
+use common::{Folder, library, output, stranger};
 use reader::Header;
 
 const HEADER: &str = "include/cuddy.h";
@@ -333,26 +333,8 @@ fn a_source_that_cannot_be_written_builds_with_the_header_it_has() {
 /// The whole of it, with cargo: a stranger's library over this crate. Builds it and what it needs anew.
 #[test]
 fn a_library_that_depends_on_the_crate_keeps_its_own_name() {
-    let (folder, root) = (Folder::new(), env!("CARGO_MANIFEST_DIR"));
-    fs::create_dir(folder.file("src")).expect("the folder is ours");
-    fs::write(
-        folder.file("Cargo.toml"),
-        format!(
-            "[package]\nname = \"stranger\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\
-             [lib]\ncrate-type = [\"cdylib\"]\n[dependencies]\ncuddy = {{ path = \"{root}\" }}\n"
-        ),
-    )
-    .expect("the folder is ours");
-    fs::write(folder.file("src/lib.rs"), "pub use cuddy::abi;\n").expect("the folder is ours");
-    fs::copy("Cargo.lock", folder.file("Cargo.lock")).expect("a copy");
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Cargo gave the variable to this test, as its configuration asks; a stranger would not have it.
-    cargo.args(["build", "--offline", "--quiet"]).current_dir(folder.path());
-    // What it builds stays, so that only the first run takes long.
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stranger");
-    cargo.env_remove("CUDDY_SONAME").env("CARGO_TARGET_DIR", &target);
-    output(&mut cargo);
-    let library = target.join("debug/libstranger.so");
+    let built = stranger("library", "pub use cuddy::abi;\n");
+    let library = built.join("liblibrary.so");
     assert_eq!(dynamic(&library, "SONAME"), [] as [String; 0]);
     let symbols = output(Command::new("nm").args(["-D", "--defined-only"]).arg(&library));
     assert!(symbols.contains(" T cuddy_malloc\n"), "the C functions come with the crate");

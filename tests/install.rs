@@ -26,7 +26,7 @@ fn expected() -> String {
 /// A folder such as cargo leaves after a release build.
 fn built() -> Folder {
     let folder = Folder::new();
-    for name in ["libcuddy.so", "libsimcuda.so"] {
+    for name in ["libcuddy.so", "libcuddy.a", "libsimcuda.so"] {
         symlink(library(name), folder.file(name)).expect("a link can be made");
     }
     // Its own tests have the real one.
@@ -92,6 +92,9 @@ fn everything_is_in_its_place_and_goes_away_again() {
             "include/cuddy.h",
             "include/cuddy.hpp",
             "include/cuddy_mr.hpp",
+            "include/cuddy_onnxruntime.hpp",
+            "include/cuddy_opencv.hpp",
+            "include/cuddy_tensorrt.hpp",
             "include/simcuda.h",
         ]
         .map(str::to_owned)
@@ -103,9 +106,11 @@ fn everything_is_in_its_place_and_goes_away_again() {
             "cuddy/cudart/libcudart.so.13",
             "cuddy/libcuddy_preload.so",
             "cuddy/libsimcuda.so",
+            "libcuddy.a",
             "libcuddy.so",
             "libcuddy.so.0",
             &format!("libcuddy.so.{version}"),
+            "pkgconfig/cuddy-static.pc",
             "pkgconfig/cuddy.pc",
         ];
         wanted.extend(libraries.iter().map(|name| format!("{libdir}/{name}")));
@@ -130,6 +135,39 @@ fn everything_is_in_its_place_and_goes_away_again() {
     }
 }
 
+/// Compiles and links the program; whether it needs the shared library.
+fn linked(place: &Folder, flags: &str) -> bool {
+    let (source, program) = (written(place, "program.c", PROGRAM), place.file("program"));
+    let mut compiler = Command::new("cc");
+    output(compiler.arg(&source).arg("-o").arg(&program).args(flags.split_whitespace()));
+    let needed = output(Command::new("readelf").arg("-d").arg(&program));
+    needed.contains("[libcuddy.so.0]")
+}
+
+/// The names that a library defines for others.
+fn names(nm: &[&str], library: &Path) -> Vec<String> {
+    let symbols = output(Command::new("nm").args(nm).arg("--defined-only").arg(library));
+    symbols.lines().filter_map(|line| line.split(' ').nth(2)).map(str::to_owned).collect()
+}
+
+/// A program that the static library is in gets the functions of the shared one, and none that the
+/// driver, the runtime or the C library has.
+#[test]
+fn the_static_library_defines_what_the_shared_one_does() {
+    let (alone, shared) = (library("libcuddy.a"), library("libcuddy.so"));
+    let defined = names(&["-g"], &alone);
+    let missing: Vec<_> =
+        names(&["-D"], &shared).into_iter().filter(|name| !defined.contains(name)).collect();
+    assert_eq!(missing, [] as [String; 0]);
+    let foreign = |name: &&String| {
+        let of_cuda = name.strip_prefix("cu").is_some_and(|rest| {
+            rest.starts_with("da") || rest.starts_with(|letter: char| letter.is_ascii_uppercase())
+        });
+        of_cuda || ["malloc", "free", "dlsym", "fork"].contains(&name.as_str())
+    };
+    assert_eq!(defined.iter().find(foreign), None);
+}
+
 #[test]
 fn pkg_config_finds_it_even_after_a_move() {
     let (target, place) = (built(), Folder::new());
@@ -143,17 +181,20 @@ fn pkg_config_finds_it_even_after_a_move() {
         let ask = |question: &[&str]| {
             let mut command = Command::new("pkg-config");
             command.env("PKG_CONFIG_PATH", moved.join(libdir).join("pkgconfig"));
-            output(command.args(question).arg("cuddy"))
+            output(command.args(question))
         };
-        assert_eq!(ask(&["--modversion"]).trim(), env!("CARGO_PKG_VERSION"));
-        let flags = ask(&["--cflags", "--libs"]);
-        let (source, program) = (written(&place, "program.c", PROGRAM), place.file("program"));
-        let mut compiler = Command::new("cc");
-        compiler.arg(&source).arg("-o").arg(&program).args(flags.split_whitespace());
-        output(&mut compiler);
-        let needed = output(Command::new("readelf").arg("-d").arg(&program));
-        assert!(needed.contains("[libcuddy.so.0]"), "{needed}");
-        runs(&program, &moved.join(libdir));
+        for package in ["cuddy", "cuddy-static"] {
+            assert_eq!(ask(&["--modversion", package]).trim(), env!("CARGO_PKG_VERSION"));
+        }
+        let flags = ask(&["--cflags", "--libs", "cuddy"]);
+        assert!(linked(&place, &flags), "the shared library comes first");
+        runs(&place.file("program"), &moved.join(libdir));
+        // The static library beside the shared one, and where it is alone.
+        assert!(!linked(&place, &ask(&["--cflags", "--libs", "cuddy-static"])));
+        runs(&place.file("program"), Path::new("/nonexistent"));
+        fs::remove_file(moved.join(libdir).join("libcuddy.so")).expect("the folder is ours");
+        assert!(!linked(&place, &ask(&["--static", "--cflags", "--libs", "cuddy"])));
+        runs(&place.file("program"), Path::new("/nonexistent"));
         fs::remove_dir_all(&moved).expect("the folder is ours");
     }
 }
@@ -176,7 +217,9 @@ fn cmake_finds_it() {
                     "cmake_minimum_required(VERSION 3.16)\nproject(program C)\n\
                      find_package(cuddy {wanted} REQUIRED)\nfind_package(cuddy REQUIRED)\n\
                      add_executable(program program.c)\n\
-                     target_link_libraries(program PRIVATE cuddy::cuddy)\n"
+                     target_link_libraries(program PRIVATE cuddy::cuddy)\n\
+                     add_executable(alone program.c)\n\
+                     target_link_libraries(alone PRIVATE cuddy::static)\n"
                 ),
             );
             let _ = fs::remove_dir_all(place.file("build"));
@@ -195,6 +238,7 @@ fn cmake_finds_it() {
         }
         output(Command::new("cmake").arg("--build").arg(place.file("build")));
         runs(&place.file("build/program"), &prefix.join(libdir));
+        runs(&place.file("build/alone"), Path::new("/nonexistent"));
         fs::remove_dir_all(&prefix).expect("the folder is ours");
     }
 }

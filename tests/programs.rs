@@ -43,6 +43,8 @@ fn in_sandbox(folder: &Folder, program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env_clear().env("PATH", "/usr/bin:/bin").env("LD_LIBRARY_PATH", folder.path());
     command.env("SIMCUDA_MEMORY", "512MiB").env("SIMCUDA_CHECKER", "abort");
+    // A deliberate fault, if one is asked for.
+    command.envs(std::env::var_os("CUDDY_MUTANT").map(|fault| ("CUDDY_MUTANT", fault)));
     command
 }
 
@@ -134,6 +136,16 @@ fn crowd() {
             program.env("SIMCUDA_SCHEDULE", schedule).args([streams, &seed.to_string()]);
             common::run(&mut program).quietly();
         }
+    }
+}
+
+/// Threads that capture beside threads that open streams and allocate.
+#[test]
+fn crowd_graphs() {
+    let folder = Folder::with_libraries();
+    let binary = compile(&folder, Path::new("tests/c/crowd_graphs.c"), Language::C99);
+    for schedule in ["eager", "lazy", "lag:50", "random:4", "random:5", "lazy"] {
+        common::run(in_sandbox(&folder, &binary).env("SIMCUDA_SCHEDULE", schedule)).quietly();
     }
 }
 

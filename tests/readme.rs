@@ -1,5 +1,5 @@
-//! The README's C program, pasted as it is: it compiles, runs on the simulated device, and prints
-//! what the README says that it prints.
+//! The README's programs in C and Rust, pasted as they are: they compile, run on the simulated device,
+//! and print what the README says that they print.
 
 mod common;
 
@@ -25,4 +25,17 @@ fn the_program_prints_what_the_readme_says() {
     let fresh =
         readme.replacen(block(&readme, heading, "text"), &format!("{}\n", printed.trim_end()), 1);
     common::compare("README.md", &fresh);
+}
+
+/// The Rust program, in a crate that names this one as the README says.
+#[test]
+fn the_rust_program_prints_what_the_readme_says() {
+    let heading = "### Rust";
+    let readme = fs::read_to_string("README.md").expect("there is a README");
+    let program = common::stranger("step", block(&readme, heading, "rust")).join("step");
+    let folder = Folder::with_libraries();
+    let mut command = Command::new(program);
+    command.env_clear().env("LD_LIBRARY_PATH", folder.path());
+    let printed = common::run(&mut command).quietly();
+    common::compare("README.md", &common::with_block(&readme, heading, "text", &printed));
 }

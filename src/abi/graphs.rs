@@ -24,8 +24,9 @@ use crate::process;
 #[allow(non_camel_case_types)]
 pub type cuddy_graph = u64;
 
-/// Says that a stream's work is captured into a graph from now on. Call it right before or right
-/// after the capture is begun.
+/// Says that a stream's work is captured into a graph from now on. Call it right before
+/// the capture is begun; right after will do where no other thread calls Cuddy in between. Waits
+/// for other threads' driver calls about the whole context: they would break the capture.
 ///
 /// graph:  where to write the graph's name.
 /// device: the stream's device, or CUDDY_CURRENT_DEVICE.

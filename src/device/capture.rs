@@ -22,7 +22,7 @@ use crate::driver::{Context, StreamHandle};
 use crate::error::{Error, sentence};
 use crate::graphs::{GraphName, Member};
 use crate::heap::Heap;
-use crate::mutants::mutant;
+use crate::mutants::{mutant, slow_mutant};
 use crate::streams::{Key, LEGACY};
 use crate::sync::thread_number;
 use crate::types::{Address, PoolId, Stamp, StreamSlot};
@@ -39,9 +39,7 @@ impl Device {
     pub(super) fn over_whole_context(&self) -> Option<RwLockReadGuard<'_, ()>> {
         let leave = self.whole_context.read().unwrap_or_else(PoisonError::into_inner);
         let refused = self.may_capture() && !mutant("capture-records-over-the-context");
-        if mutant("capture-begins-amid-calls") {
-            std::thread::sleep(std::time::Duration::from_millis(2));
-        }
+        let _ = slow_mutant("capture-begins-amid-calls");
         (!refused).then_some(leave)
     }
 
@@ -173,11 +171,13 @@ impl Device {
     }
 
     /// The pool and the slot of a request on a stream that is captured; `None` if it is not, or into
-    /// no graph that we know.
+    /// no graph that we know. Any answer is void, and nothing noted, if slots were vacated since
+    /// `vacated` was read: whoever asks looks for the slot again.
     pub(super) fn captured(
         &self,
         stream: Named,
         slot: StreamSlot,
+        vacated: u64,
     ) -> Result<Option<(PoolId, StreamSlot)>, Error> {
         let unseen = mutant("capture-serves-from-the-default-pool");
         if unseen || !self.may_capture() || slot == LEGACY || stream.is_any() {
@@ -186,18 +186,25 @@ impl Device {
         if let Some(known) = self.books.lock().graphs.capturing(slot) {
             return Ok(Some(known));
         }
-        self.joined(stream.raw, slot)
+        let faulty = slow_mutant("device-slot-of-before");
+        let unmoved = |books: &Books| books.streams.vacated() == vacated || faulty;
+        self.joined(stream.raw, slot, unmoved)
     }
 
-    /// The same for a stream whose handle may be used, and that may have joined a capture.
+    /// The same for a stream whose handle may be used, and that may have joined a capture: if the
+    /// slot is still that stream's.
     fn joined(
         &self,
         handle: usize,
         slot: StreamSlot,
+        still: impl FnOnce(&Books) -> bool,
     ) -> Result<Option<(PoolId, StreamSlot)>, Error> {
         let Some(capture) = self.capture_of(handle)? else { return Ok(None) };
         self.learn_captures()?;
         let books = &mut *self.books.lock();
+        if !still(books) {
+            return Ok(None);
+        }
         let pool = books.graphs.begun().find(|graph| graph.capture == Some(capture));
         let Some(pool) = pool.map(|graph| graph.pool) else { return Ok(None) };
         let captured = books.captured_slot(pool, slot)?;
@@ -212,17 +219,17 @@ impl Device {
     fn learn_captures(&self) -> Result<(), Error> {
         // No graph ends meanwhile: their streams live. And no answer of before is noted after ours.
         let _recording = self.recording.lock();
-        let mut unknown: Vec<(GraphName, usize)> = Vec::new();
-        for (name, graph) in self.books.lock().graphs.begun_by_name() {
-            if graph.capture.is_none() {
-                unknown.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
-                unknown.push((name, graph.handle));
-            }
+        let mut unknown: Vec<usize> = Vec::new();
+        for graph in self.books.lock().graphs.begun().filter(|graph| graph.capture.is_none()) {
+            unknown.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+            unknown.push(graph.handle);
         }
-        for (name, handle) in unknown {
+        for own in unknown {
             // What another's stream answers is no failure of this call.
-            if let Ok(Some(number)) = self.capture_of(handle) {
-                self.books.lock().graphs.get(name)?.capture = Some(number);
+            if let Ok(number @ Some(_)) = self.capture_of(own) {
+                let mut books = self.books.lock();
+                let its = books.graphs.begun().filter(|graph| graph.handle == own);
+                its.for_each(|graph| graph.capture = number);
             }
         }
         Ok(())
@@ -253,7 +260,7 @@ impl Device {
         };
         let known = self.books.lock().graphs.capturing(stream);
         let captured = match (known, handle) {
-            (None, Some(handle)) if stream != LEGACY => self.joined(handle, stream)?,
+            (None, Some(handle)) if stream != LEGACY => self.joined(handle, stream, |_| true)?,
             (known, _) => known,
         };
         match captured {

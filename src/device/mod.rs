@@ -171,27 +171,29 @@ impl Device {
         let mut starts = 0;
         while starts < MOST_STARTS {
             let mut books = self.my_books();
-            let slot = match books.streams.find(key) {
+            let vacated = books.streams.vacated();
+            let mut slot = match books.streams.find(key) {
                 Some(slot) => slot,
                 None => {
                     drop(books);
-                    let vacated = self.books.lock().streams.vacated();
                     let slot = self.meet(want.stream)?;
                     books = self.my_books();
-                    if books.streams.vacated() != vacated {
-                        continue;
-                    }
                     slot
                 }
             };
-            let mut pool = books.pools.open(self.id, want.pool)?;
-            let mut slot = slot;
+            let mut captured = None;
             if self.may_capture() {
                 drop(books);
-                if let Some(captured) = self.captured(want.stream, slot)? {
-                    (pool, slot) = captured;
-                }
+                captured = self.captured(want.stream, slot, vacated)?;
                 books = self.my_books();
+            }
+            // Else the slot may have become another stream's.
+            if books.streams.vacated() != vacated && !mutant("device-slot-of-before") {
+                continue;
+            }
+            let mut pool = books.pools.open(self.id, want.pool)?;
+            if let Some(captured) = captured {
+                (pool, slot) = captured;
             }
             let request = Request {
                 bytes,

@@ -74,10 +74,12 @@ impl Device {
         Ok(())
     }
 
-    /// The slot of a stream, whether it is known already or not.
+    /// The slot of a stream, whether it is known already or not; it is another's by now if a slot was
+    /// vacated since before the call.
     pub(super) fn slot(&self, stream: Named) -> Result<StreamSlot, Error> {
+        let vacated = self.books.lock().streams.vacated();
         let slot = self.eager_slot(stream)?;
-        Ok(self.captured(stream, slot)?.map_or(slot, |(_, captured)| captured))
+        Ok(self.captured(stream, slot, vacated)?.map_or(slot, |(_, captured)| captured))
     }
 
     /// The slot of a stream's own work, whether the stream is captured or not.

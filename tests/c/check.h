@@ -86,6 +86,42 @@ static inline uint64_t all_driver_calls(void) {
     return DRIVER(uint64_t, "simcuda_calls_total", (void), ());
 }
 
+/* Makes the device's own context current in this thread, as a program that uses CUDA has it. */
+static inline void use_device(void) {
+    void *context = NULL;
+    SAME(DRIVER(int, "cuInit", (unsigned), (0)), 0);
+    SAME(DRIVER(int, "cuDevicePrimaryCtxRetain", (void **, int), (&context, DEVICE)), 0);
+    SAME(DRIVER(int, "cuCtxSetCurrent", (void *), (context)), 0);
+}
+
+/* A stream that does not wait for the legacy one. */
+static inline cuddy_stream new_stream(void) {
+    cuddy_stream stream = NULL;
+    SAME(DRIVER(int, "cuStreamCreate", (cuddy_stream *, unsigned), (&stream, 1)), 0);
+    CHECK(stream != NULL);
+    return stream;
+}
+
+static inline void destroy_stream(cuddy_stream stream) {
+    SAME(DRIVER(int, "cuStreamDestroy_v2", (cuddy_stream), (stream)), 0);
+}
+
+/* A use of memory that the checker sees. */
+static inline void fill(void *ptr, unsigned char value, size_t bytes, cuddy_stream stream) {
+    SAME(DRIVER(int, "cuMemsetD8Async", (uint64_t, unsigned char, size_t, cuddy_stream),
+                ((uint64_t)(uintptr_t)ptr, value, bytes, stream)),
+         0);
+}
+
+/* The program's own order: what `after` is given from here on runs after what `before` has. */
+static inline void order(cuddy_stream before, cuddy_stream after) {
+    void *event = NULL;
+    SAME(DRIVER(int, "cuEventCreate", (void **, unsigned), (&event, 2)), 0);
+    SAME(DRIVER(int, "cuEventRecord", (void *, cuddy_stream), (event, before)), 0);
+    SAME(DRIVER(int, "cuStreamWaitEvent", (cuddy_stream, void *, unsigned), (after, event, 0)), 0);
+    SAME(DRIVER(int, "cuEventDestroy_v2", (void *), (event)), 0);
+}
+
 static inline cuddy_stats stats_of(int device) {
     cuddy_stats stats;
     memset(&stats, 0, sizeof stats);

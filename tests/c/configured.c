@@ -4,8 +4,6 @@
 
 #include <time.h>
 
-typedef struct CUstream_st *CUstream;
-
 static uint64_t reserved(void) { return cuddy_memory_reserved(DEVICE); }
 
 static void backing_pages(void) {
@@ -60,14 +58,11 @@ static void caching_off(void) {
 
 /* How often a handle's identity is asked for when a stream of the program's own is used. */
 static uint64_t identity_calls(void) {
-    CUstream stream = NULL;
-    void *context = NULL;
+    cuddy_stream stream;
     int i;
     uint64_t calls;
-    SAME(DRIVER(int, "cuInit", (unsigned), (0)), 0);
-    SAME(DRIVER(int, "cuDevicePrimaryCtxRetain", (void **, int), (&context, DEVICE)), 0);
-    SAME(DRIVER(int, "cuCtxSetCurrent", (void *), (context)), 0);
-    SAME(DRIVER(int, "cuStreamCreate", (CUstream *, unsigned), (&stream, 1)), 0);
+    use_device();
+    stream = new_stream();
     OK(cuddy_free(allocate(1000, stream)));
     calls = driver_calls("cuStreamGetId");
     for (i = 0; i < 10; i++) OK(cuddy_free(allocate(1000, stream)));
@@ -104,14 +99,11 @@ static void segment_large(void) {
 
 /* Memory that one stream has freed, with its work on it still to be done. */
 static void freed_under_work(size_t bytes) {
-    void *context = NULL, *ptr;
-    SAME(DRIVER(int, "cuInit", (unsigned), (0)), 0);
-    SAME(DRIVER(int, "cuDevicePrimaryCtxRetain", (void **, int), (&context, DEVICE)), 0);
-    SAME(DRIVER(int, "cuCtxSetCurrent", (void *), (context)), 0);
+    void *ptr;
+    use_device();
     SAME(DRIVER(int, "simcuda_schedule", (const char *), ("lazy")), 0);
     ptr = allocate(bytes, STREAM);
-    SAME(DRIVER(int, "cuMemsetD8Async", (uint64_t, unsigned char, size_t, void *),
-                ((uint64_t)(uintptr_t)ptr, 1, bytes, (void *)STREAM)), 0);
+    fill(ptr, 1, bytes, STREAM);
     OK(cuddy_free(ptr));
 }
 

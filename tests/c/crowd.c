@@ -6,41 +6,23 @@
 
 enum { THREADS = 4, STEPS = 2500, STREAMS = 5, LIVE = 160, SLOTS = 32 };
 
-typedef struct CUstream_st *CUstream;
 typedef struct {
     void *ptr;
     size_t bytes;
     int home; /* which of the streams it was allocated on */
 } block;
 
-static CUstream streams[STREAMS + 1]; /* the first is the legacy one */
-static void *context;
+static cuddy_stream streams[STREAMS + 1]; /* the first is the legacy one */
 static uint64_t seed;
 static block mailbox[SLOTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int (*memset_async)(uint64_t, unsigned char, size_t, CUstream);
-static int (*event_create)(void **, unsigned);
-static int (*event_record)(void *, CUstream);
-static int (*event_wait)(CUstream, void *, unsigned);
-static int (*event_destroy)(void *);
 
 static uint64_t draw(uint64_t *random, uint64_t below) {
     *random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return (*random >> 33) % below;
 }
 
-static void use(const block *it, int stream) {
-    SAME(memset_async((uint64_t)(uintptr_t)it->ptr, 7, it->bytes, streams[stream]), 0);
-}
-
-/* The program's own order: what `after` is given from here on runs after what `before` has. */
-static void order(int before, int after) {
-    void *event = NULL;
-    SAME(event_create(&event, 2), 0);
-    SAME(event_record(event, streams[before]), 0);
-    SAME(event_wait(streams[after], event, 0), 0);
-    SAME(event_destroy(event), 0);
-}
+static void use(const block *it, int stream) { fill(it->ptr, 7, it->bytes, streams[stream]); }
 
 static size_t some_size(uint64_t *random) {
     switch (draw(random, 10)) {
@@ -69,7 +51,7 @@ static block swap(uint64_t slot, block mine) {
 
 /* A use on another stream, recorded. What its own stream is given later does not wait for it. */
 static void lend(const block *it, int stream) {
-    order(it->home, stream);
+    order(streams[it->home], streams[stream]);
     use(it, stream);
     OK(cuddy_record_stream(it->ptr, streams[stream]));
 }
@@ -78,7 +60,7 @@ static void *work(void *number) {
     uint64_t random = seed * 1000 + (uintptr_t)number, kind;
     block live[LIVE], it;
     int count = 0, step;
-    SAME(DRIVER(int, "cuCtxSetCurrent", (void *), (context)), 0);
+    use_device();
     for (step = 0; step < STEPS; step++) {
         kind = draw(&random, 100);
         if (kind < 45 && count < LIVE) {
@@ -100,7 +82,7 @@ static void *work(void *number) {
             it = take_out(live, &count, &random);
             lend(&it, stream);
             if (draw(&random, 2)) {
-                order(stream, it.home);
+                order(streams[stream], streams[it.home]);
                 live[count++] = it;
             } else {
                 OK(cuddy_free(it.ptr));
@@ -132,16 +114,9 @@ int main(int count, char **words) {
     cuddy_stats stats;
     uintptr_t i;
     seed = count > 2 ? strtoull(words[2], NULL, 10) : 1;
-    *(void (**)(void)) &memset_async = driver_function("cuMemsetD8Async");
-    *(void (**)(void)) &event_create = driver_function("cuEventCreate");
-    *(void (**)(void)) &event_record = driver_function("cuEventRecord");
-    *(void (**)(void)) &event_wait = driver_function("cuStreamWaitEvent");
-    *(void (**)(void)) &event_destroy = driver_function("cuEventDestroy_v2");
-    SAME(DRIVER(int, "cuInit", (unsigned), (0)), 0);
-    SAME(DRIVER(int, "cuDevicePrimaryCtxRetain", (void **, int), (&context, DEVICE)), 0);
-    SAME(DRIVER(int, "cuCtxSetCurrent", (void *), (context)), 0);
+    use_device();
     for (i = 1; i <= STREAMS; i++) {
-        SAME(DRIVER(int, "cuStreamCreate", (CUstream *, unsigned), (&streams[i], 1)), 0);
+        streams[i] = new_stream();
         if (held) OK(cuddy_stream_open(DEVICE, streams[i]));
     }
     OK(cuddy_set_memory_limit(DEVICE, 320 * MIB));

@@ -187,3 +187,28 @@ impl Drop for Folder {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
+
+/// Builds a stranger's crate over this one, as its README says: a library if that is its name, else
+/// a program. The folder of what was built; it stays, so that only the first run takes long.
+pub fn stranger(name: &str, source: &str) -> PathBuf {
+    let (folder, root) = (Folder::new(), env!("CARGO_MANIFEST_DIR"));
+    fs::create_dir(folder.file("src")).expect("the folder is ours");
+    let (kind, file) = match name {
+        "library" => ("[lib]\ncrate-type = [\"cdylib\"]\n", "lib.rs"),
+        _ => ("", "main.rs"),
+    };
+    let manifest = format!(
+        "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n{kind}\
+         [dependencies]\ncuddy = {{ path = \"{root}\" }}\n"
+    );
+    fs::write(folder.file("Cargo.toml"), manifest).expect("the folder is ours");
+    fs::write(folder.file("src").join(file), source).expect("the folder is ours");
+    fs::copy("Cargo.lock", folder.file("Cargo.lock")).expect("a copy");
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--offline", "--quiet"]).current_dir(folder.path());
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stranger");
+    // Cargo gave the variable to this test, as its configuration asks; a stranger would not have it.
+    cargo.env_remove("CUDDY_SONAME").env("CARGO_TARGET_DIR", &target);
+    output(&mut cargo);
+    target.join("debug")
+}

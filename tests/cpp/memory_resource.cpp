@@ -73,6 +73,6 @@ int main() {
     // Nobody frees a block twice, or one that is not ours; nothing is thrown, as the concept wants.
     give(memory, block, 1, 1, stream);
     for (cuddy_stream each : {stream, side})
-        SAME(DRIVER(int, "cuStreamDestroy_v2", (cuddy_stream), (each)), 0);
+        destroy_stream(each);
     return 0;
 }

@@ -142,7 +142,7 @@ static void ordered() {
     }
     throws<cuddy::error>(CUDDY_ERROR_INVALID_STREAM, "", [&] { cuddy::check(cuddy_stream_retire(DEVICE, main)); });
     for (cuddy_stream each : {main, side})
-        SAME(DRIVER(int, "cuStreamDestroy_v2", (cuddy_stream), (each)), 0);
+        destroy_stream(each);
 }
 
 // Lives longer than main.

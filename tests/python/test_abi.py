@@ -14,9 +14,8 @@ from cuddy import _abi
 HEADER = pathlib.Path(__file__).parents[2] / "include" / "cuddy.h"
 TEXT = re.sub(r"//[^\n]*", "", HEADER.read_text())
 
-# Not bound: twins of the same signature, which C code reaches by a macro; and what Python has no use for
-# yet: callbacks from any thread, pinned host memory, giving back over time.
-LEFT_OUT = re.compile(r"_ptsz$|^cuddy_(observe|unobserve|event|host_|pin|unpin|decay|idle)")
+# Not bound: twins of the same signature, which C code reaches by a macro.
+LEFT_OUT = re.compile(r"_ptsz$")
 TYPES = {
     "int": ctypes.c_int,
     "cuddy_status": ctypes.c_int,
@@ -25,6 +24,9 @@ TYPES = {
     "cuddy_stream": ctypes.c_void_p,
     "cuddy_pool": ctypes.c_uint64,
     "cuddy_graph": ctypes.c_uint64,
+    "cuddy_observer": ctypes.c_uint64,
+    "cuddy_callback": _abi.CALLBACK,
+    "uint32_t": ctypes.c_uint32,
     "uint64_t": ctypes.c_uint64,
     "const char *": ctypes.c_char_p,
     "char *": ctypes.POINTER(ctypes.c_char),
@@ -32,6 +34,7 @@ TYPES = {
     "const void *": ctypes.c_void_p,
     "void **": ctypes.POINTER(ctypes.c_void_p),
     "size_t *": ctypes.POINTER(ctypes.c_size_t),
+    "cuddy_observer *": ctypes.POINTER(ctypes.c_uint64),
     "cuddy_pool *": ctypes.POINTER(ctypes.c_uint64),
     "cuddy_graph *": ctypes.POINTER(ctypes.c_uint64),
     **{f"{c}{s}{name} *": ctypes.POINTER(struct) for name, struct in _abi.STRUCTS.items() for c in ("", "const ") for s in ("", "struct ")},

@@ -146,8 +146,8 @@ CLIENTS = (
         own=True,
         compile=(("ln", "-sf", "{target}/libcuddy.so", "{scratch}/libcuddy.so.0"), shared_library("libcuddy_torch.so", "cuddy.c", *CUDDY)),
     ),
-    torch_program("torch-cuddy-enabled", "enabled.py", crates=("cuddy",), own=True, accesses=500),
-    torch_program("torch-cuddy-pool", "pooled.py", crates=("cuddy",), accesses=10),
+    torch_program("torch-cuddy-enabled", "enabled.py", crates=("cuddy",), own=True),
+    torch_program("torch-cuddy-pool", "pooled.py", crates=("cuddy",)),
     torch_program(
         "torch-missing-record-stream",
         "missing_record.py",

@@ -31,7 +31,7 @@ def keys():
 @behaviour("data goes there and back")
 def data():
     with torch.cuda.use_mem_pool(POOL):
-        for step in range(20):
+        for step in range(300):
             host = pattern(100_000 + step, step)
             same(upload(host), host, f"step {step}")
 

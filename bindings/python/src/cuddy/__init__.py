@@ -16,8 +16,17 @@ from ._abi import LIBRARY_PATH as library_path
 from ._abi import lib as _lib
 from ._buffer import Buffer, empty
 from ._errors import Error, Explanation, OutOfMemoryError, Status
+from ._host import (
+    HostBuffer,
+    host_empty_cache,
+    host_memory_stats,
+    reset_accumulated_host_memory_stats,
+    reset_peak_host_memory_stats,
+)
 from ._memory import (
+    disable_peer_access,
     empty_cache,
+    enable_peer_access,
     get_option,
     max_memory_allocated,
     max_memory_reserved,
@@ -33,8 +42,10 @@ from ._memory import (
     set_memory_limit,
     set_option,
     set_per_process_memory_fraction,
+    tick,
     trim,
 )
+from ._observers import Event, Observer, observe
 from ._pool import Pool, pool
 from ._streams import ANY, LEGACY, PER_THREAD, note_wait, open_stream, retire_stream
 from ._watch import LeakWatch, annotate, leaks, profile, scope, scopes, watch_leaks
@@ -47,16 +58,23 @@ __all__ = [
     "PER_THREAD",
     "Buffer",
     "Error",
+    "Event",
     "Explanation",
+    "HostBuffer",
     "LeakWatch",
+    "Observer",
     "OutOfMemoryError",
     "Pool",
     "Status",
     "__version__",
     "annotate",
+    "disable_peer_access",
     "empty",
     "empty_cache",
+    "enable_peer_access",
     "get_option",
+    "host_empty_cache",
+    "host_memory_stats",
     "leaks",
     "library_path",
     "max_memory_allocated",
@@ -69,11 +87,14 @@ __all__ = [
     "memory_stats",
     "memory_summary",
     "note_wait",
+    "observe",
     "open_stream",
     "options",
     "pool",
     "profile",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "retire_stream",
     "scope",
@@ -81,6 +102,7 @@ __all__ = [
     "set_memory_limit",
     "set_option",
     "set_per_process_memory_fraction",
+    "tick",
     "trim",
     "watch_leaks",
 ]

@@ -36,6 +36,18 @@ POOL_USE_ON_OOM: Final = 1
 POOL_CURRENT: Final = 0
 POOL_DEFAULT: Final = 1
 NO_LIMIT: Final = (1 << 64) - 1
+SHARE_AS_CONFIGURED: Final = 0
+SHARE_WAIT: Final = 1
+SHARE_PASSED: Final = 2
+SHARE_NEVER: Final = 3
+HOST_PORTABLE: Final = 1
+HOST_MAPPED: Final = 2
+HOST_WRITE_COMBINED: Final = 4
+HOST_STREAMS_RECORDED: Final = 256
+HOST_MEMORY: Final = -3
+EVENT_OUT_OF_MEMORY: Final = 1
+EVENT_GROWTH: Final = 2
+EVENT_RELEASE: Final = 4
 
 
 class Request(ctypes.Structure):
@@ -128,11 +140,68 @@ class Stats(ctypes.Structure):
     ]
 
 
+class HostStats(ctypes.Structure):
+    """cuddy_host_stats."""
+
+    _fields_ = [
+        (name, c_uint64)
+        for name in (
+            "struct_size",
+            "requested",
+            "requested_peak",
+            "requested_total",
+            "allocated",
+            "allocated_peak",
+            "allocated_total",
+            "active",
+            "active_peak",
+            "reserved",
+            "reserved_peak",
+            "reserved_total",
+            "cached",
+            "quarantined",
+            "live_block_count",
+            "live_block_peak_count",
+            "limbo_block_count",
+            "segment_count",
+            "malloc_count",
+            "free_count",
+            "hit_count",
+            "miss_count",
+            "release_count",
+            "wait_count",
+            "retry_count",
+            "out_of_memory_count",
+            "callback_count",
+        )
+    ]
+
+
+class Event(ctypes.Structure):
+    """cuddy_event."""
+
+    _fields_ = [
+        ("struct_size", c_uint64),
+        ("kind", c_uint32),
+        ("device", c_int32),
+        ("bytes", c_uint64),
+        ("allocated", c_uint64),
+        ("reserved", c_uint64),
+        ("limit", c_uint64),
+        ("stream", c_void_p),
+    ]
+
+
+# cuddy_callback.
+CALLBACK: Final = ctypes.CFUNCTYPE(None, POINTER(Event), c_void_p)
+
 STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "cuddy_request": Request,
     "cuddy_block": Block,
     "cuddy_pool_options": PoolOptions,
     "cuddy_stats": Stats,
+    "cuddy_host_stats": HostStats,
+    "cuddy_event": Event,
 }
 
 _TEXT = (POINTER(c_char), c_size_t, POINTER(c_size_t))
@@ -168,6 +237,17 @@ SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "cuddy_empty_cache": (c_int, (c_int, POINTER(c_size_t))),
     "cuddy_enable_peer_access": (c_int, (c_int, c_int)),
     "cuddy_disable_peer_access": (c_int, (c_int, c_int)),
+    "cuddy_pin": (c_int, (c_void_p, c_size_t)),
+    "cuddy_unpin": (c_int, (c_void_p, c_size_t)),
+    "cuddy_host_malloc": (c_int, (POINTER(c_void_p), c_size_t, c_uint32)),
+    "cuddy_host_free": (c_int, (c_void_p,)),
+    "cuddy_host_record_stream": (c_int, (c_void_p, c_void_p)),
+    "cuddy_host_empty_cache": (c_int, (POINTER(c_size_t),)),
+    "cuddy_host_memory_stats": (c_int, (POINTER(HostStats),)),
+    "cuddy_host_reset_peak_memory_stats": (c_int, ()),
+    "cuddy_host_reset_accumulated_memory_stats": (c_int, ()),
+    "cuddy_observe": (c_int, (POINTER(c_uint64), c_uint32, CALLBACK, c_void_p)),
+    "cuddy_unobserve": (c_int, (c_uint64,)),
     "cuddy_tick": (c_int, (c_int, POINTER(c_size_t))),
     "cuddy_trim": (c_int, (c_int, c_size_t, POINTER(c_size_t))),
     "cuddy_set_memory_limit": (c_int, (c_int, c_size_t)),
@@ -255,6 +335,40 @@ def stats(function: Callable[..., int], which: int) -> tuple[int, dict[str, int]
     found = Stats(struct_size=ctypes.sizeof(Stats))
     status = function(which, ctypes.byref(found))
     return status, {name: getattr(found, name) for name, _ in Stats._fields_[1:]}  # type: ignore[misc]
+
+
+def host_malloc(nbytes: int, flags: int) -> tuple[int, int]:
+    """Status and address (0 for none)."""
+    at = c_void_p()
+    status: int = lib.cuddy_host_malloc(ctypes.byref(at), nbytes, flags)
+    return status, at.value or 0
+
+
+def host_stats() -> tuple[int, dict[str, int]]:
+    """Status and the counters of page-locked host memory."""
+    found = HostStats(struct_size=ctypes.sizeof(HostStats))
+    status: int = lib.cuddy_host_memory_stats(ctypes.byref(found))
+    return status, {name: getattr(found, name) for name, _ in HostStats._fields_[1:]}  # type: ignore[misc]
+
+
+def view(owner: object, address: int, nbytes: int) -> memoryview:
+    """Bytes of host memory, which keep their owner alive."""
+    kind: Any = type("HostMemory", (c_char * nbytes,), {})  # ctypes' own arrays take no attribute
+    array = kind.from_address(address)
+    array.owner = owner
+    return memoryview(array).cast("B")
+
+
+def observe(kinds: int, told: Callable[[dict[str, int]], None]) -> tuple[int, int, object]:
+    """Status, the observer's name, and what has to live until cuddy_unobserve() returns."""
+
+    def call(event: Any, _user: object) -> None:
+        told({name: getattr(event.contents, name) or 0 for name, _ in Event._fields_[1:]})  # type: ignore[misc]
+
+    function = CALLBACK(call)
+    name = c_uint64()
+    status: int = lib.cuddy_observe(ctypes.byref(name), kinds, function, None)
+    return status, name.value, function
 
 
 def block_info(address: int) -> tuple[int, dict[str, int]]:

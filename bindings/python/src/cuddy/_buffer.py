@@ -112,6 +112,15 @@ class Buffer:
         that this stream had been given by then is over."""
         _errors.check(_abi.lib.cuddy_record_stream(self._live(), handle_of(stream)))
 
+    def pin(self) -> None:
+        """Keeps the memory where it is until unpin(), after its free too: for what is registered with a
+        network card, or known to another process. Pins are counted."""
+        _errors.check(_abi.lib.cuddy_pin(self._live(), self._nbytes))
+
+    def unpin(self) -> None:
+        """Ends what one pin() began."""
+        _errors.check(_abi.lib.cuddy_unpin(self._ptr, self._nbytes))
+
     def free(self) -> None:
         """Gives the memory back now. Again, it does nothing. After an error the buffer is as it was."""
         self._give_back(_abi.lib.cuddy_free)

@@ -86,6 +86,26 @@ def trim(keep_bytes: int, device: DeviceLike | Literal["all"] = "all") -> int:
     return freed
 
 
+def tick(device: DeviceLike | Literal["all"] = "all") -> int:
+    """Lets time pass for an idle program: gives back what has decayed (options decay_ms, decay_waste).
+    Waits for nobody. Returns how many bytes were given back."""
+    number = _abi.ALL_DEVICES if device == "all" else number_of(device)
+    status, freed = _abi.one_size(_abi.lib.cuddy_tick, number)
+    check(status)
+    return freed
+
+
+def enable_peer_access(device: DeviceLike, peer: DeviceLike) -> None:
+    """Lets another device use the memory that Cuddy allocates on a device: all that there is, and all that
+    comes. Nothing is made on the peer. Enabling twice is once."""
+    check(_abi.lib.cuddy_enable_peer_access(number_of(device), number_of(peer)))
+
+
+def disable_peer_access(device: DeviceLike, peer: DeviceLike) -> None:
+    """Ends enable_peer_access(). The peer's work with the memory has to be over."""
+    check(_abi.lib.cuddy_disable_peer_access(number_of(device), number_of(peer)))
+
+
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     """Bytes that an allocation could still get, and bytes that the device has. Unlike the driver's own
     figure, free memory that Cuddy keeps for reuse counts as free, and a limit counts too. This one asks

@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Final, Literal
 
 from . import _abi
 from ._errors import check
 from ._streams import DeviceLike, number_of
+
+_SHARES: Final = {
+    None: _abi.SHARE_AS_CONFIGURED,
+    "wait": _abi.SHARE_WAIT,
+    "passed": _abi.SHARE_PASSED,
+    "never": _abi.SHARE_NEVER,
+}
 
 
 class Pool:
@@ -49,6 +57,11 @@ class Pool:
     def set_limit(self, nbytes: int) -> None:
         """Sets the most bytes that may be reserved in the pool; 0 for no limit."""
         check(_abi.lib.cuddy_pool_set_limit(self._id, nbytes))
+
+    def set_share(self, share: Literal["wait", "passed", "never"] | None) -> None:
+        """Sets how a stream gets memory of the pool that another stream freed, as the option `share` does
+        for all; None is as that says. It holds for the requests from now on."""
+        check(_abi.lib.cuddy_pool_set_share(self._id, _SHARES[share]))
 
     def trim(self, keep_bytes: int = 0) -> int:
         """Gives free memory back to the driver until at most so many bytes are reserved; how much went."""

@@ -133,10 +133,7 @@ impl Memory {
         self.budgets[device as usize].check(bytes)?;
         let base = self.linear.take(bytes).ok_or(code::OUT_OF_MEMORY)?;
         self.budgets[device as usize].take(bytes);
-        let object = self.new_object(device, bytes, Home::Linear, base);
-        object.mappings = 1;
-        let object = object.id;
-        let buffer = self.unique();
+        let (object, buffer) = self.new_mapped(device, bytes, Home::Linear, base);
         self.table.insert(Mapping {
             start,
             bytes,

@@ -29,9 +29,7 @@ const READ_ONLY: u32 = 8;
 impl Memory {
     fn enter_host(&mut self, start: u64, wish: Wish, kind: Kind, home: Home) -> u64 {
         let Wish { context, device, bytes, flags } = wish;
-        let object = self.new_object(device, bytes, home, start);
-        object.mappings = 1;
-        let object = object.id;
+        let (object, buffer) = self.new_mapped(device, bytes, home, start);
         let read_only = kind == Kind::Registered && flags & READ_ONLY != 0;
         let mapping = Mapping {
             start,
@@ -44,7 +42,7 @@ impl Memory {
             readers: u64::MAX,
             writers: if read_only { 0 } else { u64::MAX },
             flags,
-            buffer: self.unique(),
+            buffer,
             sync_memops: false,
         };
         self.table.insert(mapping);

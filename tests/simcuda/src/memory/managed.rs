@@ -99,10 +99,7 @@ impl Memory {
         let rounded = bytes.checked_next_multiple_of(PAGE).ok_or(code::OUT_OF_MEMORY)?;
         let range = HostRange::sparse(rounded).map_err(|_| code::OUT_OF_MEMORY)?;
         let start = range.start;
-        let object = self.new_object(device, bytes, Home::Host(range), start);
-        object.mappings = 1;
-        let object = object.id;
-        let buffer = self.unique();
+        let (object, buffer) = self.new_mapped(device, bytes, Home::Host(range), start);
         self.table.insert(Mapping {
             start,
             bytes,

@@ -173,6 +173,13 @@ impl Memory {
         self.objects.entry(id).or_insert(Object::new(id, device, bytes, home, base))
     }
 
+    /// Memory that has one mapping from the start: its number, and that of the mapping's buffer.
+    fn new_mapped(&mut self, device: u32, bytes: u64, home: Home, base: u64) -> (u64, u64) {
+        let object = self.new_object(device, bytes, home, base);
+        object.mappings = 1;
+        (object.id, self.unique())
+    }
+
     /// `cuMemAlloc`: memory and an address for it. Answers the address and the object.
     pub fn allocate(&mut self, device: u32, context: u64, bytes: u64) -> Result<(u64, u64), Code> {
         let rounded = bytes.checked_next_multiple_of(ALIGNMENT).ok_or(code::OUT_OF_MEMORY)?;
@@ -184,9 +191,7 @@ impl Memory {
             return Err(code::OUT_OF_MEMORY);
         };
         self.budgets[device as usize].take(rounded);
-        let object = self.new_object(device, rounded, Home::Linear, base);
-        object.mappings = 1;
-        let object = object.id;
+        let (object, buffer) = self.new_mapped(device, rounded, Home::Linear, base);
         let bit = 1 << device;
         let mapping = Mapping {
             start,
@@ -199,7 +204,7 @@ impl Memory {
             readers: bit,
             writers: bit,
             flags: 0,
-            buffer: self.unique(),
+            buffer,
             sync_memops: false,
         };
         self.table.insert(mapping);

@@ -415,10 +415,7 @@ impl Memory {
             return Err(code::OUT_OF_MEMORY);
         };
         self.budgets[device as usize].take(bytes);
-        let object = self.new_object(device, bytes, home, base);
-        object.mappings = 1;
-        let object = object.id;
-        let buffer = self.unique();
+        let (object, buffer) = self.new_mapped(device, bytes, home, base);
         let kind = Kind::Pool;
         let (context, flags, sync_memops) = (0, 0, false);
         self.table.insert(Mapping {
