@@ -175,6 +175,46 @@ fn peaks_are_exact_with_one_thread_and_never_too_low_with_two() {
 }
 
 #[test]
+fn what_others_held_meanwhile_counts_when_a_thread_frees_by_the_books() {
+    isolated(
+        "what_others_held_meanwhile_counts_when_a_thread_frees_by_the_books",
+        &[],
+        |machine| {
+            machine.ends_within(60);
+            warm_up();
+            let (stocked, reset, climbed) = (Barrier::new(2), Barrier::new(2), Barrier::new(2));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for round in 0..2 {
+                        let blocks: Vec<u64> =
+                            (0..6).map(|_| malloc(4096, 0).expect("fits")).collect();
+                        blocks.into_iter().for_each(|block| process::free(block).expect("live"));
+                        match round {
+                            // These are on this thread's shelf: the second time no books are opened.
+                            0 => {
+                                stocked.wait();
+                                reset.wait();
+                            }
+                            _ => {
+                                climbed.wait();
+                            }
+                        }
+                    }
+                });
+                stocked.wait();
+                let large = [MIB, MIB].map(|bytes| malloc(bytes, 0).expect("fits"));
+                process::reset_peak_stats(0).expect("a device");
+                reset.wait();
+                climbed.wait();
+                large.into_iter().for_each(|block| process::free(block).expect("live"));
+            });
+            let (truth, peak) = (2 * MIB + 6 * 4096, stats(0).allocated_peak);
+            assert!(peak >= truth && peak <= truth + 3 * (64 << 10), "{peak} for {truth}");
+        },
+    );
+}
+
+#[test]
 fn a_shelf_hides_nothing_from_others() {
     isolated("a_shelf_hides_nothing_from_others", &[], |machine| {
         machine.ends_within(60);

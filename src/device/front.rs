@@ -3,8 +3,8 @@
 //!
 //! A block that the books hand out to a lasting stream (built-in or held), out of the default pool, is
 //! put on loan ([`super::lending`]). A thread may then free it to a shelf and get it from there again,
-//! on the same stream; to the books it stays live meanwhile. Whoever needs the whole truth opens the books by [`Device::all_books`]: every
-//! shelf is emptied, every tally gathered.
+//! on the same stream; to the books it stays live meanwhile. Whoever needs the whole truth opens the
+//! books by [`Device::all_books`]: every shelf is emptied, every tally gathered.
 //!
 //! `allocated == books.stats.allocated + sum over the tallies`, and likewise what else has a peak.
 //! Names of streams are good within one *era*; a stream that is retired, a handle that is held anew,
@@ -30,7 +30,7 @@ const MOST: u64 = 256 << 10;
 /// What a device needs for it.
 pub(super) struct Front {
     pub(super) loans: Loans,
-    pub(super) declared: Declared,
+    declared: Declared,
     /// Counts the changes of what names mean; from 1 on.
     era: AtomicU64,
     /// The most bytes on one shelf; 0 for no shelves at all.
@@ -115,6 +115,7 @@ impl Device {
         if mutant("shelf-not-emptied") {
             return;
         }
+        self.front.note(&mut books.stats);
         stopped.each(|theirs| {
             if let Some(theirs) = theirs.of(self.id) {
                 theirs.empty(|block| self.front.back_to_heap(books, block));
@@ -207,6 +208,7 @@ impl Front {
     #[inline]
     pub(super) fn open(&self, books: &mut Books, mine: Option<&mut OfDevice>) {
         self.version.store(self.version.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.note(&mut books.stats);
         if let Some(mine) = mine {
             mine.empty_recent(|block| self.back_to_heap(books, block));
             self.gather(&mut books.stats, &mut mine.tally);
@@ -236,12 +238,11 @@ impl Front {
         debug_assert!(released.is_ok(), "a block on a shelf is not live to the heap: {address}");
     }
 
-    /// Adds what a thread has counted.
+    /// Adds what a thread has counted, the peaks noted.
     fn gather(&self, stats: &mut cuddy_stats, tally: &mut Tally) {
         if tally.is_empty() {
             return;
         }
-        self.note(stats);
         let [requested, allocated, blocks] = tally.take(&self.declared);
         add(&mut stats.requested, &mut stats.requested_peak, requested);
         add(&mut stats.allocated, &mut stats.allocated_peak, allocated);
@@ -256,8 +257,8 @@ impl Front {
         stats.free_count += std::mem::take(&mut tally.freed);
     }
 
-    /// Notes the peaks of what all threads have declared. To be called before and after the books
-    /// change what has a peak, where several threads count.
+    /// Notes the peaks of what all threads have declared since the last time, beside what the books
+    /// count. To be called before the books change what has a peak.
     fn note(&self, stats: &mut cuddy_stats) {
         // One thread alone declares nothing.
         if !self.shared.load(Ordering::Relaxed) || mutant("shelf-peak-forgotten") {

@@ -223,7 +223,7 @@ impl Loans {
     }
 
     /// Hands a block of a shelf out again. By the thread whose shelf it was on, inside the gate.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn unshelve(&self, block: Kept, bytes: u64, requested: u64) {
         if let Some(place) = self.place(block) {
             debug_assert_eq!(place.word.load(Ordering::Relaxed) & STATE, SHELVED);
@@ -282,13 +282,20 @@ impl Loans {
     }
 
     /// The place of a block that is on a shelf.
-    #[inline]
+    #[inline(always)]
     fn place(&self, block: Kept) -> Option<&'static Place> {
         let place = self.places.get(block.place())?;
         match place.name.load(Ordering::Relaxed) >> SLOT_BITS == granule(block.address()) {
             true => Some(place),
-            false => self.find(block.address()),
+            false => self.find_anew(block),
         }
+    }
+
+    /// The same, in a table that was made anew since the block was put on the shelf.
+    #[cold]
+    #[inline(never)]
+    fn find_anew(&self, block: Kept) -> Option<&'static Place> {
+        self.find(block.address())
     }
 
     /// The place that has this address.

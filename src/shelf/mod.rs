@@ -138,13 +138,19 @@ impl OfDevice {
         self.shelf(|shelf| shelf.stream == stream && shelf.era == era)
     }
 
-    #[inline]
+    #[inline(always)]
     fn shelf(&mut self, is_it: impl Fn(&Shelf) -> bool) -> Option<(&mut Shelf, &mut Tally)> {
         if !self.shelves.get(self.last).is_some_and(&is_it) {
-            self.last = self.shelves.iter().position(is_it)?;
+            self.search(is_it)?;
         }
         let shelf = self.shelves.get_mut(self.last)?;
         Some((shelf, &mut self.tally))
+    }
+
+    #[inline(never)]
+    fn search(&mut self, is_it: impl Fn(&Shelf) -> bool) -> Option<()> {
+        self.last = self.shelves.iter().position(is_it)?;
+        Some(())
     }
 
     /// Sets a shelf up for a stream; not if there are too many, or host memory ran out.

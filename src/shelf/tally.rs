@@ -93,7 +93,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// A block came off a shelf.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn served(&mut self, declared: &Declared, bytes: u64, requested: u64) {
         self.served += 1;
         self.requested += requested;
@@ -110,7 +110,7 @@ impl Tally {
     }
 
     /// A block went to a shelf.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn freed(&mut self, declared: &Declared, bytes: u64, requested: u64) {
         self.freed += 1;
         for (count, by) in self.counts.iter_mut().zip([requested as i64, bytes as i64, A_BLOCK]) {
@@ -127,7 +127,6 @@ impl Tally {
         self.served | self.freed == 0
     }
 
-    #[cold]
     #[inline(never)]
     fn declare(&mut self, declared: &Declared) {
         for (which, count) in self.counts.iter_mut().enumerate() {
