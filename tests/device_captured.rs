@@ -223,13 +223,13 @@ fn a_capture_begins_between_another_threads_calls_over_the_context() {
                 }
             });
             for round in 0..ROUNDS {
-                wait_for(&fences, round + 1);
+                wait_for(fences, round + 1);
                 let graph = process::graph_begin(0, main, 0).expect("the stream is free");
                 let code = cu!(machine, "cuStreamBeginCapture_v2"(main => usize, mode => i32));
                 assert_eq!(code, 0);
                 a_round(machine, main, &mut random);
                 // The other thread goes on meanwhile.
-                wait_for(&passes, passes.load(Ordering::Relaxed) + 2);
+                wait_for(passes, passes.load(Ordering::Relaxed) + 2);
                 machine.end_capture(main);
                 process::graph_end(graph).expect("it was begun");
                 a_round(machine, main, &mut random);
