@@ -149,6 +149,17 @@ fn crowd_graphs() {
     }
 }
 
+/// Threads at once, of which each does something else: graphs, private pools, host memory.
+#[test]
+fn crowd_kinds() {
+    let folder = Folder::with_libraries();
+    let binary = compile(&folder, Path::new("tests/c/crowd_kinds.c"), Language::C99);
+    for (seed, schedule) in ["eager", "lazy", "lag:50", "random:4"].into_iter().enumerate() {
+        let mut program = in_sandbox(&folder, &binary);
+        common::run(program.env("SIMCUDA_SCHEDULE", schedule).arg(seed.to_string())).quietly();
+    }
+}
+
 #[test]
 fn fork() {
     check("fork.c");

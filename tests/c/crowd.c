@@ -1,10 +1,9 @@
 /* Threads that truly run at once, on streams they share, under a limit that is too small: every use
    of memory is one that the checker sees; blocks are freed, recorded and used by whoever has them.
    Arguments: "held" opens the streams, a number is the seed. */
-#include "check.h"
-#include <pthread.h>
+#include "crowd.h"
 
-enum { THREADS = 4, STEPS = 2500, STREAMS = 5, LIVE = 160, SLOTS = 32 };
+enum { STEPS = 2500, STREAMS = 5, LIVE = 160, SLOTS = 32 };
 
 typedef struct {
     void *ptr;
@@ -17,20 +16,7 @@ static uint64_t seed;
 static block mailbox[SLOTS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static uint64_t draw(uint64_t *random, uint64_t below) {
-    *random = *random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (*random >> 33) % below;
-}
-
 static void use(const block *it, int stream) { fill(it->ptr, 7, it->bytes, streams[stream]); }
-
-static size_t some_size(uint64_t *random) {
-    switch (draw(random, 10)) {
-    case 0: return MIB + draw(random, 8 * MIB);
-    case 1: case 2: case 3: return 1 + draw(random, 300000);
-    default: return 1 + draw(random, 4096);
-    }
-}
 
 static block take_out(block *live, int *count, uint64_t *random) {
     int i = (int)draw(random, (uint64_t)*count);
@@ -57,7 +43,7 @@ static void lend(const block *it, int stream) {
 }
 
 static void *work(void *number) {
-    uint64_t random = seed * 1000 + (uintptr_t)number, kind;
+    uint64_t random = seed * 1000 + 1 + (uintptr_t)number, kind;
     block live[LIVE], it;
     int count = 0, step;
     use_device();
@@ -110,7 +96,6 @@ static void *work(void *number) {
 
 int main(int count, char **words) {
     const int held = count > 1 && !strcmp(words[1], "held");
-    pthread_t thread[THREADS];
     cuddy_stats stats;
     uintptr_t i;
     seed = count > 2 ? strtoull(words[2], NULL, 10) : 1;
@@ -120,8 +105,7 @@ int main(int count, char **words) {
         if (held) OK(cuddy_stream_open(DEVICE, streams[i]));
     }
     OK(cuddy_set_memory_limit(DEVICE, 320 * MIB));
-    for (i = 0; i < THREADS; i++) CHECK(!pthread_create(&thread[i], NULL, work, (void *)(i + 1)));
-    for (i = 0; i < THREADS; i++) CHECK(!pthread_join(thread[i], NULL));
+    in_a_crowd(work);
     for (i = 0; i < SLOTS; i++) OK(cuddy_free(mailbox[i].ptr));
     stats = stats_of(DEVICE);
     SAME(stats.live_block_count, 0);

@@ -1,9 +1,8 @@
 /* Threads that truly run at once: two capture, launch and destroy graphs over two streams each, two
    open streams, allocate and free. No capture is broken, and no use is unordered. */
-#include "check.h"
-#include <pthread.h>
+#include "crowd.h"
 
-enum { THREADS = 4, ROUNDS = 25, BLOCKS = 12 };
+enum { ROUNDS = 25, BLOCKS = 12 };
 
 /* Blocks of two streams by turns: each is used; every other one is freed at once, the rest at the end. */
 static void some_work(cuddy_stream one, cuddy_stream other, size_t salt) {
@@ -60,13 +59,13 @@ static void *work(void *number) {
     return NULL;
 }
 
+static void *work_or_capture(void *number) {
+    return (uintptr_t)number % 2 ? work(number) : capture(number);
+}
+
 int main(void) {
-    pthread_t thread[THREADS];
-    uintptr_t i;
     use_device();
-    for (i = 0; i < THREADS; i++)
-        CHECK(!pthread_create(&thread[i], NULL, i % 2 ? work : capture, (void *)i));
-    for (i = 0; i < THREADS; i++) CHECK(!pthread_join(thread[i], NULL));
+    in_a_crowd(work_or_capture);
     SAME(stats_of(DEVICE).live_block_count, 0);
     OK(cuddy_empty_cache(DEVICE, NULL));
     SAME(cuddy_memory_reserved(DEVICE), 0);
