@@ -10,6 +10,7 @@ mod configuration;
 mod facts;
 mod graphs;
 mod host;
+mod log;
 mod observers;
 mod pools;
 mod start;
@@ -139,7 +140,7 @@ pub fn malloc_missed(
             }
             Ok(address)
         }
-        Err(error) => Err(watch::failed(error, bytes, device, stream)),
+        Err(error) => Err(log::failed(watch::failed(error, bytes, device, stream), bytes)),
     }
 }
 
@@ -259,6 +260,13 @@ pub fn stream_open(device: i32, stream: usize) -> Result<(), Error> {
     let process = started()?;
     let (device, named) = process.place(device, stream)?;
     device.open_stream(named)
+}
+
+/// The same for a stream whose captures Cuddy is to find by itself: each call asks.
+pub fn stream_open_capturable(device: i32, stream: usize) -> Result<(), Error> {
+    let process = started()?;
+    let (device, named) = process.place(device, stream)?;
+    device.open_capturable(named)
 }
 
 /// Says that a stream is about to be destroyed. Its handle is never touched again.
