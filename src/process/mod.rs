@@ -139,7 +139,7 @@ impl Asked {
 /// A block off the calling thread's shelf, if there is one of the size; `None` says nothing else.
 ///
 /// Nothing in here waits, allocates, calls the driver or can panic.
-#[inline]
+#[inline(always)]
 pub fn off_shelf(bytes: u64, device: i32, stream: usize) -> Option<u64> {
     if must_detour() { None } else { shelf_serves(bytes, device, stream) }
 }
@@ -479,7 +479,7 @@ fn each_in_use(
 fn owner(pointer: u64) -> Option<(&'static Process, &'static Device, PoolId)> {
     let (id, pool) = OWNERS.get(Address(pointer))?;
     let process = started_already()?;
-    Some((process, process.device_in_use(id)?, pool))
+    Some((process, process.device_guessed(id)?, pool))
 }
 
 /// The same; an error if there is none.
