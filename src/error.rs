@@ -132,6 +132,12 @@ impl Words {
     }
 }
 
+impl From<String> for Words {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
 impl fmt::Write for Words {
     fn write_str(&mut self, part: &str) -> fmt::Result {
         self.0.try_reserve(part.len()).map_err(|_| fmt::Error)?;

@@ -57,20 +57,25 @@ pub(crate) struct Entry {
 pub(crate) struct Journal {
     ring: Vec<Entry>,
     capacity: usize,
+    /// Where the next entry goes: the oldest one's place, once the ring is full.
+    next: usize,
     noted: u64,
 }
+
+/// What the manual promises of the memory that history takes.
+const _: () = assert!(size_of::<Entry>() == 64);
 
 impl Journal {
     /// One that keeps nothing.
     pub const fn new() -> Self {
-        Self { ring: Vec::new(), capacity: 0, noted: 0 }
+        Self { ring: Vec::new(), capacity: 0, next: 0, noted: 0 }
     }
 
     /// Forgets everything; the last `capacity` entries are kept from now on, 0 for none.
     pub fn resize(&mut self, capacity: usize) -> Result<(), Error> {
         let mut ring = Vec::new();
         ring.try_reserve_exact(capacity).map_err(|_| Error::HostOutOfMemory)?;
-        *self = Self { ring, capacity, noted: 0 };
+        *self = Self { ring, capacity, next: 0, noted: 0 };
         Ok(())
     }
 
@@ -90,22 +95,18 @@ impl Journal {
         if self.capacity == 0 {
             return;
         }
-        if self.ring.len() < self.capacity {
-            self.ring.push(entry); // there is room for `capacity` of them
-        } else {
-            let oldest = (self.noted % self.capacity as u64) as usize;
-            self.ring[oldest] = entry;
+        match self.ring.get_mut(self.next) {
+            Some(oldest) => *oldest = entry,
+            None => self.ring.push(entry), // there is room for `capacity` of them
         }
+        self.next = if self.next + 1 == self.capacity { 0 } else { self.next + 1 };
         self.noted += 1;
     }
 
     /// What is kept, oldest first.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        let oldest = match self.ring.len() < self.capacity {
-            true => 0,
-            false => (self.noted % self.capacity.max(1) as u64) as usize,
-        };
-        let (young, old) = self.ring.split_at(oldest.min(self.ring.len()));
+        let full = self.ring.len() == self.capacity;
+        let (young, old) = self.ring.split_at(if full { self.next } else { 0 });
         old.iter().chain(young)
     }
 }

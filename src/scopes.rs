@@ -16,6 +16,9 @@ pub(crate) const OUTSIDE: u32 = 0;
 /// The most scopes of different names and parents.
 const MOST: usize = 1 << 16;
 
+/// A few scopes and the bytes that are live of each.
+pub(crate) type Largest = [(u32, u64); 5];
+
 /// Bytes as they were asked for, and blocks, of a scope and those in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Figures {
@@ -36,17 +39,15 @@ struct Scope {
 }
 
 /// A live block, as scopes know it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
     pub scope: u32,
+    pub device: u32,
     /// Which run of the scope it was.
     pub run: u64,
-    pub device: u32,
     pub stream: u64,
     pub bytes: u64,
     pub requested: u64,
-    /// What the program says of it; usually nothing.
-    pub label: String,
 }
 
 /// See the module.
@@ -56,6 +57,8 @@ pub(crate) struct Scopes {
     scopes: Vec<Scope>,
     children: HashMap<(u32, String), u32>,
     live: HashMap<u64, Known, ByNumber>,
+    /// What the program says of live blocks; of most, nothing.
+    labels: HashMap<u64, String, ByNumber>,
 }
 
 impl Scopes {
@@ -101,11 +104,14 @@ impl Scopes {
     }
 
     /// A block was handed out. Where host memory has no room for it, it is not known.
+    #[inline]
     pub fn add(&mut self, address: u64, block: Known) {
-        // A block that vanished with its device may be there still.
-        self.remove(address);
-        if self.prepare().is_err() || self.live.try_reserve(1).is_err() {
+        if self.scopes.is_empty() && self.prepare().is_err() || self.live.try_reserve(1).is_err() {
             return;
+        }
+        if let Some(before) = self.live.insert(address, block) {
+            // It vanished with its device.
+            self.forget(address, before);
         }
         self.change(block.scope, |figures| {
             figures.live_bytes += block.requested;
@@ -114,21 +120,27 @@ impl Scopes {
             figures.total_bytes += block.requested;
             figures.total_count += 1;
         });
-        self.live.insert(address, block);
     }
 
     /// A block goes; what was known of it.
-    pub fn remove(&mut self, address: u64) -> Option<Known> {
+    #[inline]
+    pub fn remove(&mut self, address: u64) -> Option<(Known, Option<String>)> {
         let block = self.live.remove(&address)?;
+        Some((block, self.forget(address, block)))
+    }
+
+    /// Nothing of the block counts as live any more; its label.
+    #[inline]
+    fn forget(&mut self, address: u64, block: Known) -> Option<String> {
         self.change(block.scope, |figures| {
             figures.live_bytes -= block.requested;
             figures.live_count -= 1;
         });
-        Some(block)
+        if self.labels.is_empty() { None } else { self.labels.remove(&address) }
     }
 
     /// A block that was removed is there after all.
-    pub fn put_back(&mut self, address: u64, block: Known) {
+    pub fn put_back(&mut self, address: u64, (block, label): (Known, Option<String>)) {
         if self.live.try_reserve(1).is_err() {
             return;
         }
@@ -137,11 +149,28 @@ impl Scopes {
             figures.live_count += 1;
         });
         self.live.insert(address, block);
+        if let Some(label) = label {
+            let _ = self.annotate(address, &label);
+        }
     }
 
-    /// What is known of a live block, to be changed.
-    pub fn get_mut(&mut self, address: u64) -> Option<&mut Known> {
-        self.live.get_mut(&address)
+    /// Says what a live block is for; "" takes that away. `false` if the block is not known.
+    pub fn annotate(&mut self, address: u64, label: &str) -> Result<bool, Error> {
+        if !self.live.contains_key(&address) {
+            return Ok(false);
+        }
+        if label.is_empty() {
+            self.labels.remove(&address);
+            return Ok(true);
+        }
+        self.labels.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+        self.labels.insert(address, owned(label)?);
+        Ok(true)
+    }
+
+    /// What a live block is for; "" is not said.
+    pub fn label(&self, address: u64) -> &str {
+        self.labels.get(&address).map_or("", String::as_str)
     }
 
     /// What is known of a live block.
@@ -150,6 +179,7 @@ impl Scopes {
     }
 
     /// A scope and all that it is in.
+    #[inline]
     fn change(&mut self, scope: u32, how: impl Fn(&mut Figures)) {
         let mut number = scope;
         loop {
@@ -192,6 +222,27 @@ impl Scopes {
         self.each().map(|it| it.0).find(|&number| self.path(number) == path)
     }
 
+    /// The scopes that most live bytes of a device were allocated in, those inside them not included,
+    /// most first; no bytes are no scope.
+    pub fn largest(&self, device: u32) -> Largest {
+        let mut largest = Largest::default();
+        let mut sums = Vec::new();
+        if sums.try_reserve_exact(self.scopes.len()).is_err() {
+            return largest;
+        }
+        sums.extend((0..).zip(&self.scopes).map(|(number, _): (u32, _)| (number, 0)));
+        for block in self.live.values().filter(|block| block.device == device) {
+            if let Some((_, bytes)) = sums.get_mut(block.scope as usize) {
+                *bytes += block.requested;
+            }
+        }
+        sums.sort_unstable_by_key(|&(_, bytes)| std::cmp::Reverse(bytes));
+        for (to, from) in largest.iter_mut().zip(sums) {
+            *to = from;
+        }
+        largest
+    }
+
     /// The live blocks of a scope and those in it, oldest runs first, then by address.
     pub fn live_in(&self, scope: u32) -> Result<Vec<(u64, &Known)>, Error> {
         let within = |mut number: u32| loop {
@@ -226,7 +277,7 @@ mod tests {
     use super::*;
 
     fn block(scope: u32, run: u64, requested: u64) -> Known {
-        Known { scope, run, device: 0, stream: 1, bytes: 512, requested, label: String::new() }
+        Known { scope, run, device: 0, stream: 1, bytes: 512, requested }
     }
 
     fn figures(scopes: &Scopes, number: u32) -> Figures {
@@ -252,6 +303,8 @@ mod tests {
         assert_eq!(figures(&scopes, OUTSIDE).total_count, 4);
         assert_eq!((scopes.path(step).as_str(), scopes.path(OUTSIDE).as_str()), ("epoch/step", ""));
         assert_eq!((scopes.find("epoch/step"), scopes.find("step")), (Some(step), None));
+        assert_eq!(scopes.largest(0), [(step, 100), (epoch, 50), (OUTSIDE, 7), (0, 0), (0, 0)]);
+        assert!(scopes.largest(1).iter().all(|&(_, bytes)| bytes == 0));
         let left: Vec<u64> =
             scopes.live_in(step).expect("memory").iter().map(|(address, _)| *address).collect();
         assert_eq!(left, [512]);
@@ -269,5 +322,19 @@ mod tests {
         assert_eq!(figures(&scopes, OUTSIDE).total_count, 2);
         assert_eq!(figures(&scopes, OUTSIDE).live_count, 1);
         assert_eq!(scopes.remove(99), None);
+    }
+
+    #[test]
+    fn a_label_goes_with_its_block() {
+        let mut scopes = Scopes::default();
+        scopes.add(512, block(OUTSIDE, 0, 10));
+        assert_eq!(scopes.annotate(512, "weights"), Ok(true));
+        assert_eq!(scopes.annotate(1024, "nobody"), Ok(false));
+        let taken = scopes.remove(512).expect("it is there");
+        assert_eq!(scopes.label(512), "");
+        scopes.put_back(512, taken);
+        assert_eq!(scopes.label(512), "weights");
+        scopes.add(512, block(OUTSIDE, 0, 20));
+        assert_eq!(scopes.label(512), "", "another block");
     }
 }

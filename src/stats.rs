@@ -99,6 +99,13 @@ pub struct cuddy_stats {
     pub rung_callback_count: u64,
 }
 
+/// Names and values of a struct of numbers, as its `Debug` tells them.
+pub(crate) fn fields(told: &str) -> impl Iterator<Item = (&str, &str)> {
+    let inside = told.split_once('{').map_or("", |it| it.1).trim_end_matches('}');
+    let each = inside.split(',').filter_map(|field| field.split_once(':'));
+    each.map(|(name, value)| (name.trim(), value.trim()))
+}
+
 impl cuddy_stats {
     /// Nothing has happened yet.
     pub(crate) const NONE: Self = Self {

@@ -76,6 +76,36 @@ fn what_is_watched_off_and_on_again_stays_true() {
     });
 }
 
+/// Blocks off a shelf are told as those of the books are, whatever their stream.
+#[test]
+fn what_a_shelf_serves_is_told_as_it_is() {
+    isolated("what_a_shelf_serves_is_told_as_it_is", &[], |machine| {
+        machine.use_device(0);
+        let opened = machine.stream();
+        process::stream_open(0, opened).expect("it is a stream");
+        process::malloc(8 * MIB, 0, 0, 0).expect("there is memory, and shelves may hold some");
+        process::record_history(100).expect("host memory");
+        for stream in [0, 1, 2, opened] {
+            for requested in [1, 512, 1000] {
+                let first = process::malloc(requested, 0, 0, stream).expect("there is memory");
+                process::free(first).expect("it is live");
+                let again = process::malloc(requested, 0, 0, stream).expect("there is memory");
+                assert_eq!(first, again, "it lay on the shelf");
+                let it = process::block_info(again).expect("it is live");
+                process::free(again).expect("it is live");
+                let told = process::snapshot().expect("host memory");
+                for kind in ["alloc", "free"] {
+                    let (stream, bytes) = (it.stream, it.bytes);
+                    let line = format!("\"{kind}\",0,{stream},{again},{bytes},{requested},0,");
+                    assert_eq!(told.matches(&line).count(), 2, "{line} in {told}");
+                }
+                process::record_history(100).expect("host memory");
+            }
+        }
+        assert!(process::free(1).is_err());
+    });
+}
+
 /// Threads that allocate and free while others look.
 #[test]
 fn threads_and_those_who_look_agree_in_the_end() {
@@ -105,5 +135,52 @@ fn threads_and_those_who_look_agree_in_the_end() {
             (4, 1200)
         );
         assert_eq!(process::leaks("").as_deref(), Ok("[]"));
+    });
+}
+
+/// The value of a metric with its labels.
+fn metric(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} is not in {text}")).parse().expect("a number")
+}
+
+#[test]
+fn the_counters_for_prometheus_are_those_of_every_device() {
+    let devices = [("SIMCUDA_DEVICES", "2")];
+    isolated("the_counters_for_prometheus_are_those_of_every_device", &devices, |machine| {
+        assert!(!process::prometheus().expect("host memory").contains("device="), "none is in use");
+        machine.use_device(0);
+        let kept = malloc(1000);
+        process::scope_begin("far \"away\"").expect("a name");
+        let far = process::malloc(3 * MIB, 512, 1, 1).expect("there is memory");
+        let pinned = process::host_malloc(5000, 0).expect("there is memory");
+        let told = process::prometheus().expect("host memory");
+        for (device, requested) in [(0, 1000), (1, 3 * MIB)] {
+            let stats = process::stats(device).expect("in use");
+            let of = |name: &str| metric(&told, &format!("cuddy_{name}{{device=\"{device}\"}}"));
+            assert_eq!(of("requested_bytes"), requested);
+            assert_eq!(of("reserved_bytes"), stats.reserved);
+            assert_eq!(of("reserved_bytes_total"), stats.reserved_total);
+            assert_eq!((of("malloc_total"), of("live_block")), (1, 1));
+            assert_eq!(of("rung_fresh_total") + of("rung_growth_total"), 1);
+        }
+        assert_eq!(metric(&told, "cuddy_host_requested_bytes"), 5000);
+        assert_eq!(metric(&told, "cuddy_scope_live_bytes{scope=\"far \\\"away\\\"\"}"), 3 * MIB);
+        // Every sample stands behind the head of its metric, which is there once.
+        let mut heads = std::collections::BTreeSet::new();
+        let mut head = "";
+        for line in told.lines().filter(|line| !line.starts_with("# HELP")) {
+            match line.strip_prefix("# TYPE ") {
+                Some(of) => {
+                    head = of.split(' ').next().expect("a name");
+                    assert!(heads.insert(head), "{head} comes twice");
+                }
+                None => assert_eq!(line.split(['{', ' ']).next(), Some(head), "{line}"),
+            }
+        }
+        for block in [kept, far] {
+            process::free(block).expect("it is live");
+        }
+        process::host_free(pinned).expect("it is live");
     });
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 const FLOORS: [&[&str]; 8] = [
     &["environment", "hash", "mutants", "size", "types"],
     &["error"],
-    &["sync"],
+    &["json", "sync"],
     &[
         "driver",
         "graphs",

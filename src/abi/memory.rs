@@ -135,8 +135,14 @@ unsafe fn malloc_missed(
 ) -> cuddy_status {
     guarded(|| {
         given(ptr, "ptr")?;
-        let (bytes, stream, pool) = (bytes as u64, stream as usize, process::CURRENT_POOL);
-        let address = process::malloc_missed(pool, bytes, 0, device, stream, None)?;
+        let address = process::malloc_missed(process::Asked {
+            pool: process::CURRENT_POOL,
+            bytes: bytes as u64,
+            alignment: 0,
+            device,
+            stream: stream as usize,
+            wait_ms: None,
+        })?;
         // SAFETY: not NULL, and writable by the function's contract.
         unsafe { ptr.write(address as *mut c_void) };
         Ok(())

@@ -106,3 +106,22 @@ pub unsafe extern "C" fn cuddy_memory_summary(
     // SAFETY: the caller promises `size` writable bytes, and `needed` NULL or writable.
     guarded(|| unsafe { tell(buffer, size, needed, || process::summary(device)) })
 }
+
+/// Writes the counters of every device in use, of page-locked host memory and of the scopes in the
+/// text format of Prometheus: a program serves it, or writes it to a file for the textfile
+/// collector of the node exporter.
+///
+/// buffer, size, needed: where to write the text; as for cuddy_memory_summary().
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0),
+/// CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
+/// Thread-safe. Never calls the driver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_export_prometheus(
+    buffer: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> cuddy_status {
+    // SAFETY: NULL is refused there; the caller promises the rest.
+    guarded(|| unsafe { tell(buffer, size, needed, process::prometheus) })
+}

@@ -2,7 +2,7 @@
 //!
 //! Scopes name parts of a program's run; each tells what was allocated in it, and what of that is
 //! still live. History keeps what happened last. Both are off, and cost a branch, until a program
-//! begins a scope or asks for history; from then on an allocation and its free cost some hundred
+//! begins a scope or asks for history; from then on an allocation and its free cost some tens of
 //! nanoseconds more. What is told, as JSON, is described in docs/SNAPSHOT.md.
 
 use std::ffi::{c_char, c_void};
@@ -117,7 +117,7 @@ pub unsafe extern "C" fn cuddy_annotate(ptr: *const c_void, label: *const c_char
 /// Keeps what happens to memory from now on: allocations, frees, growth, release, and requests
 /// that found none.
 ///
-/// events: how many of the last to keep, 72 bytes each, taken at once; 0 ends it. What was kept
+/// events: how many of the last to keep, 64 bytes each, taken at once; 0 ends it. What was kept
 ///         before is forgotten.
 ///
 /// Errors: CUDDY_ERROR_INVALID_ARGUMENT (more than 2^28), CUDDY_ERROR_HOST_OUT_OF_MEMORY,
@@ -128,8 +128,52 @@ pub extern "C" fn cuddy_record_history(events: usize) -> cuddy_status {
     guarded(|| process::record_history(events))
 }
 
+/// Tells why the last request of the calling thread found no memory, as a JSON object: what was
+/// asked for, where memory is, what limits it, which streams freed memory waits for, in which
+/// scopes live memory was allocated, and what to do. docs/SNAPSHOT.md says what each name means. It
+/// is "null" if no request has failed so, or if it was for more than any device has.
+///
+/// buffer, size, needed: where to write the text; as for cuddy_memory_summary().
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (buffer is NULL and size is not 0),
+/// CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
+/// Thread-safe. Never calls the driver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_last_out_of_memory(
+    buffer: *mut c_char,
+    size: usize,
+    needed: *mut usize,
+) -> cuddy_status {
+    // SAFETY: NULL is refused there; the caller promises the rest.
+    guarded(|| unsafe { tell(buffer, size, needed, process::last_out_of_memory) })
+}
+
+/// Keeps what happens to memory, as cuddy_record_history(), and writes a snapshot to a file where a
+/// request finds no memory: the error's message says where it is. It is written at most every ten
+/// seconds, over the one before. `cuddy report` shows it; `cuddy replay --fit` tells what would have
+/// fitted. CUDDY_OOM_SNAPSHOT in the environment is the same, with 100000 events.
+///
+/// path:   the file; "%p" in it is the process's number. NULL ends the recorder, and history.
+/// events: how many of the last events to keep, 64 bytes each, taken at once.
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (path is empty, or no UTF-8; more than 2^28 events),
+/// CUDDY_ERROR_HOST_OUT_OF_MEMORY, CUDDY_ERROR_FORKED.
+/// Thread-safe. Never calls the driver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_flight_recorder(path: *const c_char, events: usize) -> cuddy_status {
+    guarded(|| {
+        let path = match path.is_null() {
+            true => None,
+            // SAFETY: not NULL; the caller promises a C string.
+            false => Some(unsafe { characters(path, "path") }?),
+        };
+        process::flight_recorder(path, events)
+    })
+}
+
 /// Writes all that is known of memory, as JSON: of every device in use its counters and every
-/// block, the scopes, and the history that was kept.
+/// block, the last request that found no memory, the options, the scopes, and the history that was
+/// kept.
 ///
 /// buffer, size, needed: where to write the text; as for cuddy_memory_summary(). It may be longer
 ///         at the next call: make the buffer larger, until needed is at most size.

@@ -4,7 +4,7 @@
 use crate::error::sentence;
 
 /// The bytes with a unit, three digits that count: `512 B`, `20.0 MiB`, `1.50 GiB`.
-pub(super) fn short(bytes: u64) -> String {
+pub(crate) fn short(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut unit = 0;
     let mut value = bytes as f64;

@@ -21,6 +21,7 @@ mod graves;
 mod grow;
 mod human;
 mod last_waits;
+mod lending;
 mod names;
 mod observe;
 mod oom;
@@ -42,6 +43,7 @@ mod take_back;
 mod wait;
 mod work;
 
+pub(crate) use self::human::short;
 pub(crate) use self::names::Named;
 pub(crate) use self::snapshot::untouched;
 
@@ -52,6 +54,7 @@ use self::books::Books;
 use self::fence::Spares;
 use self::front::Front;
 use self::graves::Graves;
+pub(crate) use self::oom::{Scene, take_scene};
 use self::pages::Pages;
 pub(crate) use self::pool::PoolTerms;
 pub(crate) use self::pools::PoolName;
@@ -169,6 +172,9 @@ impl Device {
             return Err(self.beyond_reach(want.bytes));
         };
         self.look_for_captures()?;
+        if let Some(address) = self.hand_out(&want, bytes) {
+            return Ok(address);
+        }
         let key = want.stream.key();
         let wait_ms = want.wait_ms.unwrap_or(self.options.wait_ms);
         let mut starts = 0;
@@ -277,6 +283,9 @@ impl Device {
     #[inline(never)]
     pub(crate) fn free(&self, pool: PoolId, address: Address) -> Result<(), Error> {
         self.look_for_captures()?;
+        if self.take_back(address) {
+            return Ok(());
+        }
         let mut books = self.my_books();
         let pool = books.serving(address, pool)?;
         if self.may_capture() {
@@ -285,13 +294,7 @@ impl Device {
             books = self.my_books();
         }
         self.know_me(&mut books);
-        if self.is_lent(address) {
-            self.make_shelf_room(&mut books, address);
-            if self.to_shelf(address) {
-                return Ok(());
-            }
-            self.end_loan(&mut books, address)?;
-        }
+        self.end_loan(&mut books, address)?;
         books.give_to_everybody(pool, address)?;
         let mut begun = Vec::new();
         books.note_eager_use(pool, address, &mut begun)?;

@@ -11,8 +11,11 @@ mod facts;
 mod graphs;
 mod host;
 mod log;
+mod metrics;
 mod observers;
 mod pools;
+mod recorder;
+mod shortage;
 mod start;
 mod watch;
 
@@ -43,6 +46,9 @@ pub use self::pools::{
     pool_push, pool_reset_peaks, pool_set_limit, pool_set_share, pool_stats, pool_trim,
 };
 
+pub use self::metrics::prometheus;
+pub use self::recorder::flight_recorder;
+pub use self::shortage::last_out_of_memory;
 pub use self::watch::{annotate, leaks, record_history, scope_begin, scope_end, scopes, snapshot};
 
 /// In place of a device's number: the device of the calling thread's current CUDA context, or
@@ -94,21 +100,54 @@ pub fn malloc_in(
     stream: usize,
     wait_ms: Option<u64>,
 ) -> Result<u64, Error> {
-    if pool <= DEFAULT_POOL
-        && (alignment == 0 || alignment.is_power_of_two() && alignment <= GRANULE)
+    let asked = Asked { pool, bytes, alignment, device, stream, wait_ms };
+    if asked.is_plain()
         && let Some(address) = off_shelf(bytes, device, stream)
     {
         return Ok(address);
     }
-    malloc_missed(pool, bytes, alignment, device, stream, wait_ms)
+    malloc_missed(asked)
+}
+
+/// What a request asks for: as [`malloc_in`] has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// One of [`pool_create`], [`CURRENT_POOL`] or [`DEFAULT_POOL`].
+    pub pool: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// A power of two up to 2 MiB, or 0.
+    pub alignment: u64,
+    /// A device's number, or [`CURRENT_DEVICE`].
+    pub device: i32,
+    /// The stream that uses the block first.
+    pub stream: usize,
+    /// The longest wait for memory, in milliseconds; `None` is as configured.
+    pub wait_ms: Option<u64>,
+}
+
+impl Asked {
+    /// Whether a shelf could serve it.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.pool <= DEFAULT_POOL
+            && (self.alignment == 0
+                || self.alignment.is_power_of_two() && self.alignment <= GRANULE)
+    }
 }
 
 /// A block off the calling thread's shelf, if there is one of the size; `None` says nothing else.
 ///
 /// Nothing in here waits, allocates, calls the driver or can panic.
-#[inline]
+#[inline(always)]
 pub fn off_shelf(bytes: u64, device: i32, stream: usize) -> Option<u64> {
-    if must_detour() || self::pools::any_pushed() {
+    if must_detour() { None } else { shelf_serves(bytes, device, stream) }
+}
+
+/// [`off_shelf`], whether somebody watches or not.
+#[inline]
+fn shelf_serves(bytes: u64, device: i32, stream: usize) -> Option<u64> {
+    if self::pools::any_pushed() {
         return None;
     }
     let device = started_already()?.device_in_use(DeviceId(u32::try_from(device).ok()?))?;
@@ -120,40 +159,29 @@ pub fn off_shelf(bytes: u64, device: i32, stream: usize) -> Option<u64> {
 /// Nothing in here waits, allocates, calls the driver or can panic.
 #[inline]
 pub fn to_shelf(pointer: u64) -> bool {
-    !must_detour() && owner(pointer).is_some_and(|(_, device, _)| device.to_shelf(Address(pointer)))
+    !must_detour() && shelf_takes(pointer)
+}
+
+/// [`to_shelf`], whether somebody watches or not.
+#[inline]
+fn shelf_takes(pointer: u64) -> bool {
+    owner(pointer).is_some_and(|(_, device, _)| device.to_shelf(Address(pointer)))
 }
 
 /// What [`malloc_in`] does when there is nothing on the shelf, or somebody watches.
 #[inline(never)]
-pub fn malloc_missed(
-    pool: u64,
-    bytes: u64,
-    alignment: u64,
-    device: i32,
-    stream: usize,
-    wait_ms: Option<u64>,
-) -> Result<u64, Error> {
-    match serve(pool, bytes, alignment, device, stream, wait_ms) {
-        Ok(address) => {
-            if is_watched() {
-                watch::handed_out(address);
-            }
-            Ok(address)
-        }
-        Err(error) => Err(log::failed(watch::failed(error, bytes, device, stream), bytes)),
-    }
+pub fn malloc_missed(asked: Asked) -> Result<u64, Error> {
+    let served = if is_watched() { watch::malloc(asked) } else { serve(asked) };
+    served.map_err(|error| match error {
+        Error::OutOfMemory(text) => log::failed(shortage::happened(text, asked), asked.bytes),
+        error => log::failed(error, asked.bytes),
+    })
 }
 
 /// [`malloc_missed`], not watched.
 #[inline]
-fn serve(
-    pool: u64,
-    bytes: u64,
-    alignment: u64,
-    device: i32,
-    stream: usize,
-    wait_ms: Option<u64>,
-) -> Result<u64, Error> {
+fn serve(asked: Asked) -> Result<u64, Error> {
+    let Asked { pool, bytes, alignment, device, stream, wait_ms } = asked;
     refuse_after_fork()?;
     if alignment != 0 && (!alignment.is_power_of_two() || alignment > LARGEST_ALIGNMENT) {
         let why = sentence!("{alignment} is not a power of two from 1 to {LARGEST_ALIGNMENT}");
@@ -182,7 +210,7 @@ pub fn free(pointer: u64) -> Result<(), Error> {
 #[inline(never)]
 pub fn free_missed(pointer: u64) -> Result<(), Error> {
     if pointer != 0 && is_watched() {
-        return watch::around(pointer, || give(pointer));
+        return watch::free(pointer);
     }
     give(pointer)
 }
@@ -451,7 +479,7 @@ fn each_in_use(
 fn owner(pointer: u64) -> Option<(&'static Process, &'static Device, PoolId)> {
     let (id, pool) = OWNERS.get(Address(pointer))?;
     let process = started_already()?;
-    Some((process, process.device_in_use(id)?, pool))
+    Some((process, process.device_guessed(id)?, pool))
 }
 
 /// The same; an error if there is none.

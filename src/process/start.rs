@@ -24,6 +24,8 @@ static STARTING: Lock<(), 0> = Lock::new(());
 pub(super) struct Process {
     pub(super) driver: Driver,
     devices: Vec<OnceLock<Device>>,
+    /// The one that was opened first: for most programs, the one that every call is about.
+    first: OnceLock<(DeviceId, &'static Device)>,
     opening: Lock<(), 1>,
     /// Limits that the program set for a device; they outlive the options' ones.
     limits: Lock<Vec<Option<u64>>, 3>,
@@ -47,7 +49,7 @@ pub(super) fn started() -> Result<&'static Process, Error> {
 
 #[cold]
 fn start() -> Result<&'static Process, Error> {
-    let _one_at_a_time = STARTING.lock();
+    let one_at_a_time = STARTING.lock();
     if let Some(process) = PROCESS.get() {
         return Ok(process);
     }
@@ -55,7 +57,10 @@ fn start() -> Result<&'static Process, Error> {
     // A driver that does not start leaves a fork as harmless as it was; one that has started does not.
     let driver = Driver::open_system().inspect_err(|_| sync::unused())?;
     let process = Process::new(driver)?;
-    Ok(PROCESS.get_or_init(|| process))
+    let process = PROCESS.get_or_init(|| process);
+    drop(one_at_a_time);
+    super::recorder::from_environment();
+    Ok(process)
 }
 
 impl Process {
@@ -66,7 +71,13 @@ impl Process {
         limits.try_reserve_exact(count).map_err(|_| Error::HostOutOfMemory)?;
         devices.resize_with(count, OnceLock::new);
         limits.resize(count, None);
-        Ok(Self { driver, devices, opening: Lock::new(()), limits: Lock::new(limits) })
+        Ok(Self {
+            driver,
+            devices,
+            first: OnceLock::new(),
+            opening: Lock::new(()),
+            limits: Lock::new(limits),
+        })
     }
 
     /// How many devices there are.
@@ -79,6 +90,16 @@ impl Process {
     #[inline]
     pub(super) fn device_in_use(&self, id: DeviceId) -> Option<&Device> {
         self.devices.get(id.0 as usize)?.get()
+    }
+
+    /// The same, quicker for the device that was opened first: the processor guesses that it is this
+    /// one, and does not wait for `id`.
+    #[inline]
+    pub(super) fn device_guessed(&self, id: DeviceId) -> Option<&Device> {
+        match self.first.get() {
+            Some((first, device)) if *first == id => Some(device),
+            _ => self.device_in_use(id),
+        }
     }
 
     /// Every device in use.
@@ -104,7 +125,9 @@ impl Process {
                 return Ok(device);
             }
             let device = Device::open(&self.driver, &OWNERS, id, in_force(), self.limit(id)?)?;
-            self.devices[id.0 as usize].get_or_init(|| device)
+            let device = self.devices[id.0 as usize].get_or_init(|| device);
+            self.first.get_or_init(|| (id, device));
+            device
         };
         log::opened(|| device_facts(id.0 as i32));
         Ok(device)

@@ -105,6 +105,7 @@ class Buffers(Case):
         self.assertEqual(facts.used_elsewhere, 50 * MIB)
         self.assertEqual(facts.device_free + facts.reserved + facts.used_elsewhere, facts.device_total)
         self.assertIsNone(facts.limit)
+        self.assertEqual((facts.cause, facts.waiting), ("device", {}))
         again = pickle.loads(pickle.dumps(error))
         self.assertEqual((str(again), again.status, again.explanation), (str(error), error.status, facts))
         held.free()
@@ -117,7 +118,23 @@ class Buffers(Case):
                 cuddy.empty(9 * MIB)
         finally:
             cuddy.set_memory_limit(None)
-        self.assertEqual(caught.exception.explanation.limit, 8 * MIB)
+        facts = caught.exception.explanation
+        self.assertEqual((facts.limit, facts.cause, facts.data["requested"]), (8 * MIB, "limit", 9 * MIB))
+        self.assertIn("raise the limit", facts.advice)
+
+    def test_each_thread_has_its_own_explanation(self):
+        with self.assertRaises(cuddy.OutOfMemoryError) as mine:
+            cuddy.empty(1 << 40)
+
+        def other():
+            with self.assertRaises(cuddy.OutOfMemoryError) as theirs:
+                cuddy.empty(1 << 41)
+            self.assertEqual(theirs.exception.explanation.requested, 1 << 41)
+
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        self.assertEqual(cuddy._errors.out_of_memory().explanation, mine.exception.explanation)
 
     def test_misuse_is_an_error_and_changes_nothing(self):
         buffer = cuddy.empty(100)

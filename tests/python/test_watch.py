@@ -165,6 +165,9 @@ class Watch(Case):
         cuddy.annotate(block, "x")
         taken = cuddy.memory.snapshot()
         cuddy.memory.record_history(False)
+        with self.assertRaises(cuddy.OutOfMemoryError), cuddy.pool():
+            cuddy.empty(1 << 40)
+        taken = cuddy.memory.snapshot()
         text = (pathlib.Path(__file__).parents[2] / "docs" / "SNAPSHOT.md").read_text()
         documented = {name for row in re.findall(r"^\| (`[^|]*) \|", text, re.M) for name in re.findall(r"`(\w+)`", row)}
 
@@ -173,9 +176,10 @@ class Watch(Case):
                 return set().union(*map(names, part))
             if not isinstance(part, dict):
                 return set()
-            return set(part).union(*(names(value) for key, value in part.items() if key != "stats"))
+            return set(part).union(*(names(value) for key, value in part.items() if key not in ("stats", "options")))
 
-        self.assertEqual(documented, names(taken) | set(taken["history"]["columns"]))
+        self.assertIn("driver_error", documented)  # told where the driver itself refuses
+        self.assertEqual(documented - {"driver_error"}, names(taken) | set(taken["history"]["columns"]))
         stats = next(device["stats"] for device in taken["devices"] if device["device"] == 0)
         self.assertEqual(set(stats), {name for name, _ in cuddy._abi.Stats._fields_})
 
@@ -199,6 +203,31 @@ class Watch(Case):
         self.assertEqual((mine["state"], mine["frames"][0]["name"]), ("active_allocated", "viewed"))
         actions = [entry["action"] for entry in for_torch["device_traces"][0]]
         self.assertEqual(actions, ["alloc", "alloc", "free_requested", "free_completed"])
+
+    def test_the_counters_for_prometheus(self):
+        kept = cuddy.empty(3 * MIB)
+        text = cuddy.export_prometheus()
+        self.assertIn(f'cuddy_allocated_bytes{{device="0"}} {cuddy.memory_allocated(0)}\n', text)
+        del kept
+
+    def test_a_failure_leaves_a_file_and_says_where_memory_was(self):
+        with tempfile.TemporaryDirectory() as folder:
+            place = pathlib.Path(folder) / "oom.json"
+            cuddy.memory.flight_recorder(place)
+            with cuddy.scope("kept"):
+                kept = cuddy.empty(3 * MIB)
+            with self.assertRaises(cuddy.OutOfMemoryError) as caught:
+                cuddy.empty(1 << 40)
+            cuddy.memory.flight_recorder(None)
+            written = json.loads(place.read_text())
+        facts = caught.exception.explanation
+        self.assertEqual(facts.scopes["kept"], 3 * MIB)
+        self.assertIn("kept 3.00 MiB", str(caught.exception))
+        self.assertIn(f"cuddy replay --fit {place}", str(caught.exception))
+        self.assertEqual(written["out_of_memory"], facts.data)
+        self.assertEqual(written["history"]["events"][-1][1], "out_of_memory")
+        self.assertEqual(written["options"]["share"], "wait")
+        kept.free()
 
     def test_it_is_off_until_somebody_asks(self):
         printed = self.quiet("""

@@ -85,9 +85,11 @@ Examples:
 const REPLAY_HELP: &str = "\
 Traces:
   A TRACE is a file or the name of one in $CUDDY_TRACES (else in ../shared/traces and tests/traces
-  of the workspace). Three formats are known, by their first bytes, compressed with gzip or not:
-  gputrace 1, RMM's CSV log, and the pickle of torch.cuda.memory._dump_snapshot (a reader of plain
-  data: whatever would import or run anything is refused).
+  of the workspace). Four formats are known, by their first bytes, compressed with gzip or not:
+  gputrace 1, RMM's CSV log, the pickle of torch.cuda.memory._dump_snapshot (a reader of plain
+  data: whatever would import or run anything is refused), and Cuddy's own snapshots with their
+  history. Of one that was written where a request found no memory (CUDDY_OOM_SNAPSHOT,
+  cuddy_flight_recorder()), --fit also says what would have let that request fit.
 
 What is checked:
   Each block is written on its stream at once, read back on every stream that it is recorded on,

@@ -68,6 +68,7 @@ fn job(chosen: &Bundled, who: Who, target: Target) -> Job {
         source: Source::Bundled(chosen.name.to_owned()),
         who,
         backing: None,
+        share: None,
         target,
         device_memory: None,
         schedule: Schedule::Eager,

@@ -175,6 +175,8 @@ pub struct Job {
     pub backing: Option<Backing>,
     /// On what; never `Auto` by the time a child gets it.
     pub target: Target,
+    /// How streams share memory, where it is Cuddy; `None` is Cuddy's default.
+    pub share: Option<String>,
     /// How large the device is, in bytes; `None` is the default.
     pub device_memory: Option<u64>,
     /// The simulated device's schedule.

@@ -28,6 +28,8 @@ pub mod run;
 pub mod selftest;
 pub mod sim;
 pub mod simulate;
+pub mod snapshot;
 pub mod table;
 pub mod trace;
 pub mod workload;
+pub mod would_fit;

@@ -88,6 +88,9 @@ impl Machine {
         if let Some(backing) = job.backing {
             library.set_option("backing", &backing.to_string()).map_err(|why| why.text)?;
         }
+        if let Some(share) = &job.share {
+            library.set_option("share", share).map_err(|why| why.text)?;
+        }
         if let (None, Some(bytes)) = (&self.simulator, job.device_memory) {
             // A real device has the size that it has.
             library.set_memory_limit(bytes).map_err(|why| why.text)?;

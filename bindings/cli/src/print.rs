@@ -48,6 +48,9 @@ fn detail(report: &Report) {
         table.row([vec!["smallest device / allocated".to_owned()], ratio(fit).to_vec()].concat());
     }
     outln!("{}", table.text());
+    if let Some(verdict) = &report.would_fit {
+        outln!("  The request that found no memory would have fitted {verdict}.\n");
+    }
 
     let mut table = Table::new(["driver calls of the allocator", "calls"]);
     for (function, calls) in &report.driver_calls {

@@ -48,6 +48,9 @@ pub struct Report {
     /// That device's memory, in bytes; with --fit only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fit_bytes: Option<u64>,
+    /// Of a program that ran short: what would have let its last request fit; with --fit only.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub would_fit: Option<String>,
 
     /// Who served the memory: `cuddy` or `driver`.
     pub allocator: String,

@@ -3,9 +3,11 @@
 use indicatif::ProgressBar;
 
 use crate::cli::{Outcome, ReplayArgs};
-use crate::job::{Job, Source, Who};
+use crate::job::{Job, Source, Target, Who};
 use crate::report::Report;
 use crate::table::{Table, bytes_text, count_text};
+use crate::trace::{Short, Trace};
+use crate::would_fit::{self, Again};
 use crate::{child, find, fit, machine, print, selftest};
 use crate::{out, outln};
 
@@ -25,6 +27,7 @@ pub fn replay(args: &ReplayArgs) -> Result<Outcome, String> {
         source,
         who: args.allocator,
         backing: args.backing,
+        share: None,
         target,
         device_memory: args.device_memory,
         schedule: args.schedule,
@@ -68,6 +71,9 @@ pub fn replay(args: &ReplayArgs) -> Result<Outcome, String> {
 }
 
 fn fit_of(job: &Job) -> Result<Report, String> {
+    let trace = job.source.open().map_err(|error| format!("{}: {error}", job.source.label()))?;
+    let device_memory = (job.target == Target::Sim).then(|| unhurried_memory(&trace));
+    let job = &Job { device_memory, ..job.clone() };
     let unhurried = child::run(job)?;
     if !unhurried.clean() {
         return Ok(unhurried);
@@ -87,7 +93,32 @@ fn fit_of(job: &Job) -> Result<Report, String> {
         return Ok(fit.report);
     }
     let ratio = fit.bytes as f64 / unhurried.peak_allocated.max(1) as f64;
-    Ok(Report { fit_ratio: Some(ratio), fit_bytes: Some(fit.bytes), ..unhurried })
+    let would_fit = trace.short.map(|short| would_fit(&short, fit.bytes, job)).transpose()?;
+    Ok(Report { fit_ratio: Some(ratio), fit_bytes: Some(fit.bytes), would_fit, ..unhurried })
+}
+
+/// Memory with room to spare for a trace.
+fn unhurried_memory(trace: &Trace) -> u64 {
+    let needs = trace.ideal().allocated;
+    machine::DEFAULT_MEMORY.max((needs + needs / 10).next_multiple_of(1 << 30))
+}
+
+/// What would have let a program's last request fit.
+fn would_fit(short: &Short, fit: u64, job: &Job) -> Result<String, String> {
+    let completes = |share: Option<&String>| {
+        let share = share.cloned();
+        // Less than a page serves nothing.
+        let device_memory = short.shortage.memory().filter(|bytes| *bytes >= 2 << 20);
+        let Some(memory) = device_memory else { return Ok(false) };
+        let again = Job { device_memory: Some(memory), share, progress: false, ..job.clone() };
+        child::run(&again).map(|report| report.completed)
+    };
+    let shared = completes(None)?;
+    let as_it_was = match short.options.get("share") {
+        Some(share) if share != "wait" => completes(Some(share))?,
+        _ => shared,
+    };
+    Ok(would_fit::verdict(short, fit, Again { shared, as_it_was }))
 }
 
 fn self_test(jobs: impl Iterator<Item = Job>) -> Result<Outcome, String> {

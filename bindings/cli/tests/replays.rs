@@ -246,3 +246,67 @@ fn the_other_formats_replay_too() {
     assert_eq!((&report["completed"], &report["checker_reports"]), (&true.into(), &0.into()));
     assert_eq!(number(report, "peak_allocated"), 5120 + 70144);
 }
+
+/// A snapshot of a program that ran short: `events` are kind, stream, address and bytes.
+fn ran_short(
+    folder: &std::path::Path,
+    share: &str,
+    total: u64,
+    limit: u64,
+    events: &[(&str, u64, u64, u64)],
+) -> String {
+    let live: u64 = events.iter().fold(0, |live, event| match event.0 {
+        "alloc" => live + event.3,
+        "free" => live - event.3,
+        _ => live,
+    });
+    let requested = events.last().expect("the last one fails").3;
+    let rows: Vec<Value> = events
+        .iter()
+        .map(|&(kind, stream, address, bytes)| {
+            serde_json::json!([1, kind, 0, stream, address, bytes, bytes, 0, 1])
+        })
+        .collect();
+    let snapshot = serde_json::json!({
+        "format": "cuddy-snapshot", "version": 1, "library": "0.1.0", "time_us": 2, "scopes": [],
+        "devices": [{ "device": 0, "stats": {}, "segments": [] }], "options": { "share": share },
+        "out_of_memory": {
+            "time_us": 1, "device": 0, "requested": requested, "cause": "limit", "allocated": live, "active": live,
+            "reserved": limit, "cached": limit - live, "limit": limit, "largest_free": 0, "largest_free_own": 0,
+            "free_bytes": 0, "free_count": 0, "device_free": total - limit, "device_total": total,
+            "used_elsewhere": 0, "waiting": [], "scopes": [], "message": "",
+        },
+        "history": { "noted": rows.len(), "lost": 0, "events": rows, "columns": [
+            "time_us", "kind", "device", "stream", "address", "bytes", "requested", "scope", "thread"] },
+    });
+    let path = folder.join(format!("{share}-{requested}.json"));
+    std::fs::write(&path, snapshot.to_string()).expect("the folder is ours");
+    path.to_str().expect("it is text").to_owned()
+}
+
+#[test]
+fn of_a_program_that_ran_short_it_is_said_what_would_have_fitted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let says = |file: &str| {
+        let report = &replay(&["--fit", file])[0];
+        assert_eq!(report["completed"], true, "{report:#}");
+        report["would_fit"].as_str().expect("it says so").to_owned()
+    };
+    const MIB: u64 = 1 << 20;
+    let more = [("alloc", 1, 4096, 6 * MIB), ("out_of_memory", 1, 0, 12 * MIB)];
+    let file = ran_short(folder.path(), "wait", 64 * MIB, 16 * MIB, &more);
+    assert_eq!(says(&file), "with 2.00 MiB more: in 18.00 MiB; there were 16.00 MiB");
+    let never = [("alloc", 1, 4096, 6 * MIB), ("out_of_memory", 1, 0, 60 * MIB)];
+    let file = ran_short(folder.path(), "wait", 64 * MIB, 16 * MIB, &never);
+    assert!(
+        says(&file)
+            .starts_with("never on this device: what was live and the request need 66.00 MiB")
+    );
+    // Holes between live blocks of one stream, and a request of another one: no page is free.
+    let mut holes: Vec<_> = (0..8).map(|place| ("alloc", 1, (1 + place) * MIB, MIB / 2)).collect();
+    holes.extend((0..4).map(|place| ("free", 1, (1 + 2 * place) * MIB, MIB / 2)));
+    holes.push(("out_of_memory", 77, 0, MIB / 2));
+    let file = ran_short(folder.path(), "never", 64 * MIB, 4 * MIB, &holes);
+    let said = says(&file);
+    assert!(said.starts_with("with sharing on") && said.ends_with("share:never"), "{said}");
+}

@@ -21,6 +21,11 @@ fn snapshot(steps: u64) -> String {
                     malloc_count hit_count driver_call_count out_of_memory_count";
     let stats: Vec<String> =
         counters.split_whitespace().map(|name| format!("\"{name}\":2097152")).collect();
+    let shortage = "{\"time_us\":1,\"device\":0,\"requested\":1099511627776,\"cause\":\"limit\",\"allocated\":5242880,\
+        \"active\":6291456,\"reserved\":8388608,\"cached\":2097152,\"limit\":16777216,\"largest_free\":1048576,\
+        \"largest_free_own\":0,\"free_bytes\":2097152,\"free_count\":2,\"device_free\":4194304,\"device_total\":33554432,\
+        \"used_elsewhere\":20971520,\"waiting\":[{\"stream\":4660,\"bytes\":1048576}],\"scopes\":[{\"scope\":1,\"path\":\
+        \"training\",\"live_bytes\":5242880}],\"advice\":\"a\",\"message\":\"It could not be had.\"}";
     let scope = |number: u32, path: &str| {
         format!(
             "{{\"scope\":{number},\"parent\":0,\"name\":\"{path}\",\"path\":\"{path}\",\"runs\":3,\"live_bytes\":9,\
@@ -36,7 +41,7 @@ fn snapshot(steps: u64) -> String {
     format!(
         "{{\"format\":\"cuddy-snapshot\",\"version\":1,\"library\":\"0.1.0\",\"time_us\":{},\"devices\":[{{\
          \"device\":0,\"stats\":{{{}}},\"segments\":[{{\"pool\":0,\"address\":1048576,\"blocks\":[{},{}]}}]}}],\
-         \"scopes\":[{},{},{}],\"history\":{{\"capacity\":9,\"noted\":{},\"lost\":0,\"columns\":[\"time_us\",\
+         \"out_of_memory\":{shortage},\"scopes\":[{},{},{}],\"history\":{{\"capacity\":9,\"noted\":{},\"lost\":0,\"columns\":[\"time_us\",\
          \"kind\",\"device\",\"stream\",\"address\",\"bytes\",\"requested\",\"scope\",\"thread\"],\"events\":[{}]}}}}",
         2_000_000 + 10 * steps,
         stats.join(","),
@@ -114,7 +119,14 @@ fn the_page_loads_and_a_click_chooses_a_moment() {
     let tried = tried.split("</p>").next().unwrap_or_default();
     assert!(tried.starts_with("At 0.002500 s: 66.0 MiB live"), "{tried}");
     assert!(tried.ends_with("|true|1|1"), "a click, a key, one canvas: {tried}");
-    for words in ["1.00 TiB", "training/step", "&lt;/script&gt;&lt;b&gt;label"] {
+    for words in [
+        "1.00 TiB",
+        "It could not be had.",
+        "used elsewhere 20.0 MiB",
+        "0x1234",
+        "training/step",
+        "&lt;/script&gt;&lt;b&gt;label",
+    ] {
         assert!(shown.contains(words), "it does not say {words}");
     }
 }

@@ -4,21 +4,20 @@
 //!
 //! A block is *known* from its allocation to its free, if it was allocated while watching was on.
 
+mod events;
 mod text;
 
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::start::started_already;
 use crate::error::{Error, sentence};
-use crate::hash::ByNumber;
 use crate::journal::{Entry, Journal, Kind};
-use crate::mutants::mutant;
 use crate::observers::{self, Event};
-use crate::scopes::{Known, OUTSIDE, Scopes};
-use crate::sync::{Lock, is_watched, refuse_after_fork, set_watched, thread_number};
+use crate::scopes::{Figures, Largest, OUTSIDE, Scopes};
+use crate::sync::{Lock, refuse_after_fork, set_watched, thread_number};
+
+pub(super) use self::events::{around, free, malloc, note_shortage};
 
 /// Rank of the lock around what is watched: nothing else is locked under it.
 const RANK: u8 = 21;
@@ -30,24 +29,12 @@ const MOST_EVENTS: usize = 1 << 28;
 struct Watched {
     scopes: Option<Scopes>,
     journal: Journal,
-    /// What each thread is giving back.
-    leaving: HashMap<u64, Leaving, ByNumber>,
     /// The observer of growth and release; 0 is none.
     observer: u64,
 }
 
-/// A block that is being given back: what was known of it, and what is noted if that succeeds.
-struct Leaving {
-    known: Option<Known>,
-    entry: Option<Entry>,
-}
-
-static WATCHED: Lock<Watched, RANK> = Lock::new(Watched {
-    scopes: None,
-    journal: Journal::new(),
-    leaving: HashMap::with_hasher(BuildHasherDefault::new()),
-    observer: 0,
-});
+static WATCHED: Lock<Watched, RANK> =
+    Lock::new(Watched { scopes: None, journal: Journal::new(), observer: 0 });
 
 thread_local! {
     /// The scopes that this thread is in, and their runs: the first `DEPTH`. No destructor.
@@ -64,11 +51,14 @@ fn innermost() -> (u32, u64) {
     }
 }
 
-fn now_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
+/// Microseconds since 1970.
+pub(super) fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_secs() * 1_000_000 + u64::from(since.subsec_micros())
 }
 
 /// An entry of now and of this thread.
+#[inline]
 fn entry(kind: Kind) -> Entry {
     Entry {
         time_us: now_us(),
@@ -81,105 +71,6 @@ fn entry(kind: Kind) -> Entry {
         scope: innermost().0,
         thread: thread_number(),
     }
-}
-
-/// A request was not served; the error, as it is.
-#[cold]
-#[inline(never)]
-pub(super) fn failed(error: Error, bytes: u64, device: i32, stream: usize) -> Error {
-    if is_watched() && matches!(error, Error::OutOfMemory(_)) {
-        let (requested, stream) = (bytes, stream as u64);
-        let process = started_already();
-        let id = process.and_then(|process| process.id(device).ok());
-        let device = id.map_or(device, |id| id.0 as i32);
-        let failed = Entry { device, requested, stream, ..entry(Kind::OutOfMemory) };
-        WATCHED.lock().journal.note(failed);
-    }
-    error
-}
-
-/// A request was served.
-#[cold]
-#[inline(never)]
-pub(super) fn handed_out(address: u64) {
-    if address == 0 {
-        return; // no bytes were asked for
-    }
-    let Ok(block) = super::block_info(address) else { return };
-    let (scope, run) = innermost();
-    let (device, stream) = (block.device, block.stream as u64);
-    let (bytes, requested) = (block.bytes, block.requested);
-    let entry = entry(Kind::Alloc);
-    let mut watched = WATCHED.lock();
-    watched.journal.note(Entry {
-        device: device as i32,
-        stream,
-        address,
-        bytes,
-        requested,
-        ..entry
-    });
-    let known = Known { scope, run, device, stream, bytes, requested, label: String::new() };
-    watched.scopes.get_or_insert_default().add(address, known);
-}
-
-/// A block is about to be given back by this thread. From now on it is not known any more: once it is
-/// given back, its address may be another block's at once.
-fn leaving(address: u64) {
-    if refuse_after_fork().is_err() {
-        return; // another thread of the parent may have held the lock
-    }
-    let known = WATCHED.lock().scopes.as_mut().and_then(|scopes| scopes.remove(address));
-    let gone = entry(Kind::Free);
-    let told = |device: u32, stream, bytes, requested, scope| Entry {
-        device: device as i32,
-        stream,
-        address,
-        bytes,
-        requested,
-        scope,
-        ..gone
-    };
-    let entry = match &known {
-        Some(it) => Some(told(it.device, it.stream, it.bytes, it.requested, it.scope)),
-        None => super::block_info(address)
-            .ok()
-            .map(|it| told(it.device, it.stream as u64, it.bytes, it.requested, OUTSIDE)),
-    };
-    let mut watched = WATCHED.lock();
-    if watched.leaving.try_reserve(1).is_ok() {
-        watched.leaving.insert(thread_number(), Leaving { known, entry });
-    }
-}
-
-/// It was given back, or that failed and it is known as before.
-fn left(address: u64, given: bool) {
-    if refuse_after_fork().is_err() {
-        return;
-    }
-    let mut watched = WATCHED.lock();
-    let Some(Leaving { known, entry }) = watched.leaving.remove(&thread_number()) else { return };
-    match (given && !mutant("watch-frees-nothing"), known, entry) {
-        (true, _, Some(entry)) => watched.journal.note(entry),
-        (false, Some(known), _) => {
-            watched.scopes.get_or_insert_default().put_back(address, known);
-        }
-        _ => {}
-    }
-}
-
-/// A way of giving a block back, watched if anything is.
-#[inline(never)]
-pub(super) fn around(address: u64, give: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
-    let watched = is_watched();
-    if watched {
-        leaving(address);
-    }
-    let given = give();
-    if watched {
-        left(address, given.is_ok());
-    }
-    given
 }
 
 /// Memory was got from the driver, or given back.
@@ -233,20 +124,16 @@ pub fn scope_end(name: Option<&str>) -> Result<(), Error> {
 pub fn annotate(address: u64, label: &str) -> Result<(), Error> {
     let block = super::block_info(address)?;
     let mut watched = WATCHED.lock();
-    let Some(known) = watched.scopes.as_mut().and_then(|it| it.get_mut(block.address)) else {
-        return Err(Error::InvalidArgument {
+    match watched.scopes.get_or_insert_default().annotate(block.address, label)? {
+        true => Ok(()),
+        false => Err(Error::InvalidArgument {
             argument: "ptr",
             why: sentence!(
                 "the block was allocated before scopes or history were in use: begin a scope, or record \
                  history, first"
             ),
-        });
-    };
-    let mut copy = String::new();
-    copy.try_reserve_exact(label.len()).map_err(|_| Error::HostOutOfMemory)?;
-    copy.push_str(label);
-    known.label = copy;
-    Ok(())
+        }),
+    }
 }
 
 /// Keeps the last `events` things that happen from now on; 0 ends it. What was kept is forgotten.
@@ -280,7 +167,19 @@ pub fn record_history(events: usize) -> Result<(), Error> {
 /// Every scope with its figures, as JSON.
 pub fn scopes() -> Result<String, Error> {
     refuse_after_fork()?;
-    Ok(text::scopes(&mut WATCHED.lock()))
+    text::scopes(&mut WATCHED.lock())
+}
+
+/// Every scope's path and figures, the outermost first.
+pub(super) fn scope_figures() -> Result<Vec<(String, Figures)>, Error> {
+    let watched = WATCHED.lock();
+    let mut found = Vec::new();
+    let Some(scopes) = &watched.scopes else { return Ok(found) };
+    for (number, _, _, _, figures) in scopes.each() {
+        found.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+        found.push((scopes.path(number), figures));
+    }
+    Ok(found)
 }
 
 /// The live blocks that were allocated in the scope of that path, or in one inside of it, as JSON; ""
@@ -297,6 +196,17 @@ pub fn leaks(path: &str) -> Result<String, Error> {
         return Err(Error::InvalidArgument { argument: "scope", why });
     };
     text::leaks(scopes, scope)
+}
+
+/// The scopes that most live bytes of a device were allocated in.
+pub(super) fn largest_scopes(device: u32) -> Largest {
+    let watched = WATCHED.lock();
+    watched.scopes.as_ref().map_or_else(Largest::default, |scopes| scopes.largest(device))
+}
+
+/// A scope's names from the outermost on; "" is in none, or of one that is not known any more.
+pub(super) fn path(scope: u32) -> String {
+    WATCHED.lock().scopes.as_ref().map(|scopes| scopes.path(scope)).unwrap_or_default()
 }
 
 /// Everything that is known of memory now, as JSON.

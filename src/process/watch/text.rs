@@ -1,71 +1,24 @@
 #![forbid(unsafe_code)]
 //! What is watched, as JSON. docs/SNAPSHOT.md says what each name means.
 
-use std::fmt::{Display, Formatter, Result as Written, Write};
-
 use super::{RANK, Watched};
 use crate::device::Device;
-use crate::error::{Error, Words};
+use crate::error::{Error, sentence};
 use crate::heap::BlockState;
+use crate::json::{Page, Quoted, put};
+use crate::process::{self, shortage};
 use crate::scopes::{OUTSIDE, Scopes};
+use crate::stats::fields;
 use crate::sync::Lock;
 
 /// The form of a snapshot; it changes when a reader of the old one could not read the new one.
 const VERSION: u32 = 1;
 
-/// A text in quotes, for JSON.
-struct Quoted<'a>(&'a str);
-
-impl Display for Quoted<'_> {
-    fn fmt(&self, to: &mut Formatter<'_>) -> Written {
-        to.write_char('"')?;
-        for letter in self.0.chars() {
-            match letter {
-                '"' | '\\' => write!(to, "\\{letter}")?,
-                control if u32::from(control) < 0x20 => {
-                    write!(to, "\\u{:04x}", u32::from(control))?
-                }
-                other => to.write_char(other)?,
-            }
-        }
-        to.write_char('"')
-    }
-}
-
-/// Text that grows, and notes whether host memory had room for all of it.
-#[derive(Default)]
-struct Page {
-    words: Words,
-    cut: bool,
-}
-
-impl Page {
-    fn put(&mut self, text: std::fmt::Arguments<'_>) {
-        self.cut |= self.words.write_fmt(text).is_err();
-    }
-
-    /// A comma, but for the first of several.
-    fn next(&mut self, first: &mut bool) {
-        if !std::mem::replace(first, false) {
-            self.put(format_args!(","));
-        }
-    }
-
-    /// The whole: half a page is no JSON.
-    fn whole(self) -> Result<String, Error> {
-        if self.cut { Err(Error::HostOutOfMemory) } else { Ok(self.words.into_string()) }
-    }
-}
-
-macro_rules! put {
-    ($page:expr, $($part:tt)*) => { $page.put(format_args!($($part)*)) };
-}
-
 /// Every scope.
-pub(super) fn scopes(watched: &mut Watched) -> String {
+pub(super) fn scopes(watched: &mut Watched) -> Result<String, Error> {
     let mut page = Page::default();
     scope_list(&mut page, watched.scopes.get_or_insert_default());
-    page.words.into_string()
+    page.whole()
 }
 
 fn scope_list(page: &mut Page, scopes: &Scopes) {
@@ -97,7 +50,7 @@ pub(super) fn leaks(scopes: &Scopes, scope: u32) -> Result<String, Error> {
         put!(page, "{{\"address\":{address},\"bytes\":{},", block.bytes);
         put!(page, "\"requested\":{},\"device\":{},", block.requested, block.device);
         put!(page, "\"stream\":{},\"scope\":{},", block.stream, Quoted(&scopes.path(block.scope)));
-        put!(page, "\"run\":{},\"label\":{}}}", block.run, Quoted(&block.label));
+        put!(page, "\"run\":{},\"label\":{}}}", block.run, Quoted(scopes.label(address)));
     }
     put!(page, "]");
     page.whole()
@@ -117,7 +70,14 @@ pub(super) fn snapshot(
         page.next(&mut first);
         device_part(&mut page, device, watched)?;
     }
-    put!(page, "],\"scopes\":");
+    put!(page, "],\"options\":{{");
+    for (place, option) in process::options()?.iter().enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        put!(page, "{comma}\"{}\":{}", option.row.name, Quoted(&option.value));
+    }
+    put!(page, "}},\"out_of_memory\":");
+    shortage::put_last(&mut page);
+    put!(page, ",\"scopes\":");
     let mut watched = watched.lock();
     scope_list(&mut page, watched.scopes.get_or_insert_default());
     history(&mut page, &watched);
@@ -148,13 +108,11 @@ fn device_part(
 ) -> Result<(), Error> {
     let (stats, blocks) = device.layout()?;
     put!(page, "\n{{\"device\":{},\"stats\":{{", device.id().0);
-    // Its names and values, as the struct itself tells them.
-    let told = crate::error::sentence!("{stats:?}");
-    let inside = told.split_once('{').map_or("", |it| it.1).trim_end_matches('}');
+    let told = sentence!("{stats:?}");
     let mut first = true;
-    for (name, value) in inside.split(',').filter_map(|field| field.split_once(':')) {
+    for (name, value) in fields(&told) {
         page.next(&mut first);
-        put!(page, "\"{}\":{}", name.trim(), value.trim());
+        put!(page, "\"{name}\":{value}");
     }
     put!(page, "}},\"segments\":[");
     let watched = watched.lock();
@@ -185,8 +143,9 @@ fn device_part(
         let known = watched.scopes.as_ref().and_then(|scopes| scopes.get(block.address.0));
         if let Some(known) = known.filter(|_| block.state == BlockState::Live) {
             put!(page, ",\"scope\":{},\"run\":{}", known.scope, known.run);
-            if !known.label.is_empty() {
-                put!(page, ",\"label\":{}", Quoted(&known.label));
+            let label = watched.scopes.as_ref().map_or("", |it| it.label(block.address.0));
+            if !label.is_empty() {
+                put!(page, ",\"label\":{}", Quoted(label));
             }
         } else {
             put!(page, ",\"scope\":{OUTSIDE},\"run\":0");
@@ -195,14 +154,4 @@ fn device_part(
     }
     put!(page, "{}]}}", if open.is_some() { "]}" } else { "" });
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quotes_are_json() {
-        assert_eq!(Quoted("a\"b\\c\n\u{1}é").to_string(), "\"a\\\"b\\\\c\\u000a\\u0001é\"");
-    }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
-use super::read::{DevicePart, Event, Kind, Snapshot};
+use crate::snapshot::{DevicePart, Event, Kind, Shortage, Snapshot};
 
 /// The most points of a timeline.
 pub const MOST_POINTS: usize = 2000;
@@ -33,6 +33,8 @@ pub struct Digest<'a> {
     lost: u64,
     devices: Vec<DeviceDigest<'a>>,
     scopes: Vec<Row<'a>>,
+    /// The last request that found no memory.
+    shortage: Option<&'a Shortage>,
 }
 
 /// A scope, for the table.
@@ -94,6 +96,7 @@ impl<'a> Digest<'a> {
         let paths: HashMap<u32, &str> =
             snapshot.scopes.iter().map(|it| (it.scope, it.path.as_str())).collect();
         Self {
+            shortage: snapshot.out_of_memory.as_ref(),
             library: &snapshot.library,
             time_us: snapshot.time_us,
             noted: snapshot.history.noted,

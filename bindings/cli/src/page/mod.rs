@@ -1,15 +1,14 @@
 //! A page about a snapshot: one HTML file that needs nothing else, for `cuddy report`.
 //!
-//! `read` reads the snapshot, `digest` makes of it what is drawn, and the page draws it. What is
+//! `digest` makes of the snapshot what is drawn, and the page draws it. What is
 //! drawn is bounded: however many events there were, a timeline has at most `digest::MOST_POINTS`.
 
 mod digest;
-mod read;
 
 use digest::Digest;
-use read::Snapshot;
 
 use crate::cli::{Outcome, ReportArgs};
+use crate::snapshot::Snapshot;
 
 const FRAME: &str = include_str!("page.html");
 const SCRIPT: &str = include_str!("page.js");

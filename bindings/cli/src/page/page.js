@@ -41,8 +41,28 @@ function figures() {
   at("bar").replaceChildren(bar);
   const shown = [["live", size(stats.allocated)], ["peak live", size(stats.allocated_peak)], ["in limbo", size(stats.active - stats.allocated)], ["reserved", size(stats.reserved)], ["peak reserved", size(stats.reserved_peak)], ["cached", size(stats.reserved - stats.active)], ["largest free range", size(stats.largest_free)], ["live blocks", stats.live_block_count], ["mallocs", stats.malloc_count], ["from the cache", stats.hit_count], ["driver calls", stats.driver_call_count], ["out of memory", stats.out_of_memory_count]];
   at("figures").replaceChildren(...shown.map(([name, value]) => { const box = element("div"); box.append(element("dt", name), element("dd", String(value))); return box; }));
-  at("failed").hidden = device().failures.length === 0;
+  const short = data.shortage && data.shortage.device === device().device ? data.shortage : null;
+  at("failed").hidden = device().failures.length === 0 && !short;
+  at("shortage").replaceChildren(...(short ? explained(short) : []));
   table(at("failures"), ["when", "asked for", "live then", "reserved then", "scope"], device().failures.map((it) => [`${it.seconds.toFixed(3)} s`, size(it.requested), size(it.live), size(it.reserved), path(it.scope)]));
+}
+
+// The last request that found no memory: a bar of what there was, the request below it to scale, and words.
+function explained(it) {
+  const parts = [["live", it.allocated, "#3b82f6"], ["in limbo", it.active - it.allocated, "var(--limbo)"], ["cached", it.cached, "#94a3b8"], ["used elsewhere", it.used_elsewhere || 0, "#a855f7"], ["free on the device", it.device_free || 0, "var(--free)"]].filter((part) => part[1] > 0);
+  const most = Math.max(parts.reduce((sum, part) => sum + part[1], 0), it.requested, 1);
+  const bar = (list) => {
+    const row = element("div", undefined, { class: "row" });
+    for (const [name, bytes, colour] of list) row.append(element("span", undefined, { style: `width:${(100 * bytes) / most}%;background:${colour}`, title: `${name}: ${size(bytes)}` }));
+    return row;
+  };
+  const key = element("p", undefined, { class: "hint" });
+  for (const [name, bytes, colour] of parts) key.append(element("span", undefined, { class: "key", style: `background:${colour}` }), `${name} ${size(bytes)} \u00a0 `);
+  const asked = element("p", `asked for: ${size(it.requested)}${it.limit ? `; limit: ${size(it.limit)}` : ""}; largest free range: ${size(it.largest_free)}`, { class: "hint" });
+  const found = [bar(parts), key, bar([["asked for", it.requested, "#ef4444"]]), asked, element("p", it.message)];
+  const lists = [[["stream", "freed blocks wait for it"], it.waiting.map((row) => [`0x${row.stream.toString(16)}`, size(row.bytes)])], [["scope", "live then"], it.scopes.map((row) => [row.path || "in no scope", size(row.live_bytes)])]];
+  for (const [names, rows] of lists) if (rows.length) { const list = element("table"); table(list, names, rows); found.push(list); }
+  return found;
 }
 
 function draw() {

@@ -5,6 +5,7 @@
 //! the only way to make one, so whoever replays a trace need not check it again.
 
 mod builder;
+mod cuddy;
 mod gputrace;
 mod open;
 mod pickle;
@@ -15,7 +16,10 @@ mod text;
 pub use builder::Builder;
 pub use open::{Format, open, read};
 
+use std::collections::BTreeMap;
 use std::fmt;
+
+use crate::snapshot::Shortage;
 
 /// A stream's number in a trace; 0 is the default stream.
 pub type StreamNumber = u32;
@@ -84,6 +88,17 @@ pub struct Trace {
     pub streams: u32,
     /// What a reader had to decide by itself, one sentence each.
     pub notes: Vec<String>,
+    /// Of a program that ran short: its last request is in the trace.
+    pub short: Option<Short>,
+}
+
+/// A request that found no memory, and the options that the program ran with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Short {
+    /// The request, and where memory was.
+    pub shortage: Shortage,
+    /// Values by name.
+    pub options: BTreeMap<String, String>,
 }
 
 /// The figures of a trace that do not depend on any allocator, in bytes.

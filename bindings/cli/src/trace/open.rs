@@ -7,7 +7,7 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 
 use super::text::unreadable;
-use super::{Trace, TraceError, gputrace, rmm, snapshot};
+use super::{Trace, TraceError, cuddy, gputrace, rmm, snapshot};
 
 /// Largest snapshot that is read, in bytes after decompression: it is held in memory whole.
 const LARGEST_SNAPSHOT: u64 = 4 << 30;
@@ -21,6 +21,8 @@ pub enum Format {
     Rmm,
     /// The pickle that PyTorch's `_dump_snapshot` writes.
     Snapshot,
+    /// The JSON that Cuddy's snapshots are.
+    Cuddy,
 }
 
 /// Reads the trace in a file of any known format, gzip-compressed or not.
@@ -49,14 +51,20 @@ fn read_plain(from: impl BufRead, name: &str) -> Result<Trace, TraceError> {
         Format::GpuTrace => gputrace::read(from, name),
         Format::Rmm => rmm::read(from, name),
         Format::Snapshot => {
-            let mut whole = Vec::new();
-            let outcome = from.take(LARGEST_SNAPSHOT + 1).read_to_end(&mut whole);
-            outcome.map_err(|error| TraceError::whole(unreadable(&error)))?;
-            if whole.len() as u64 > LARGEST_SNAPSHOT {
-                return Err(TraceError::whole("the snapshot is larger than 4 GiB"));
-            }
-            snapshot::read(&whole, name.strip_suffix(".pickle").unwrap_or(name))
+            snapshot::read(&whole(from)?, name.strip_suffix(".pickle").unwrap_or(name))
         }
+        Format::Cuddy => cuddy::read(&whole(from)?, name.strip_suffix(".json").unwrap_or(name)),
+    }
+}
+
+/// All bytes of a snapshot.
+fn whole(from: impl BufRead) -> Result<Vec<u8>, TraceError> {
+    let mut whole = Vec::new();
+    let outcome = from.take(LARGEST_SNAPSHOT + 1).read_to_end(&mut whole);
+    outcome.map_err(|error| TraceError::whole(unreadable(&error)))?;
+    match whole.len() as u64 {
+        ..=LARGEST_SNAPSHOT => Ok(whole),
+        _ => Err(TraceError::whole("the snapshot is larger than 4 GiB")),
     }
 }
 
@@ -84,8 +92,11 @@ fn sniff(first: &[u8]) -> Result<Format, TraceError> {
     if first[0] == 0x80 {
         return Ok(Format::Snapshot);
     }
+    if first.starts_with(cuddy::MAGIC) {
+        return Ok(Format::Cuddy);
+    }
     Err(TraceError::whole(
-        "not a trace: expected gputrace 1 (`# gputrace 1`), an RMM log (`Thread,Time,Action,...`) \
-         or a PyTorch memory snapshot (a pickle of protocol 2 to 5)",
+        "not a trace: expected gputrace 1 (`# gputrace 1`), an RMM log (`Thread,Time,Action,...`), \
+         a PyTorch memory snapshot (a pickle of protocol 2 to 5) or one of Cuddy's (JSON)",
     ))
 }

@@ -270,6 +270,9 @@ SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "cuddy_leaks": (c_int, (c_char_p, *_TEXT)),
     "cuddy_annotate": (c_int, (c_void_p, c_char_p)),
     "cuddy_record_history": (c_int, (c_size_t,)),
+    "cuddy_export_prometheus": (c_int, _TEXT),
+    "cuddy_last_out_of_memory": (c_int, _TEXT),
+    "cuddy_flight_recorder": (c_int, (c_char_p, c_size_t)),
     "cuddy_snapshot": (c_int, _TEXT),
     "cuddy_set_option": (c_int, (c_char_p, c_char_p)),
     "cuddy_get_option": (c_int, (c_char_p, *_TEXT)),
@@ -481,14 +484,6 @@ def current_device() -> int:
     except OSError:
         return 0  # what asks about it says that there is no driver
     return 0 if code else device.value
-
-
-def driver_memory(device: int) -> tuple[int, int]:
-    """What the driver says is free on a device, and how much there is."""
-    free, total = c_size_t(), c_size_t()
-    with _context(device) as driver:
-        _call(driver, "cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
-    return free.value, total.value
 
 
 # -- DLPack ------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ class Buffer:
             status, address = _abi.malloc(size, number, handle)
         if status:
             if status == Status.OUT_OF_MEMORY:
-                raise _errors.out_of_memory(size, number)
+                raise _errors.out_of_memory()
             _errors.check(status)
         self._ptr, self._nbytes, self._stream, self._device = address, size, handle, number
         if address:

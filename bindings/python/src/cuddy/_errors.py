@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import json
+from typing import Any
 
 from . import _abi
 
@@ -49,8 +51,8 @@ class Error(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """Where a device's memory was right after a request failed. All figures are bytes, unless a name
-    ends in `_count`.
+    """Where a device's memory was when a request failed. All figures are bytes, unless a name ends in
+    `_count`; None is not known, or without a limit.
 
     device:          the device's number.
     requested:       what was asked for.
@@ -58,12 +60,19 @@ class Explanation:
     active:          in live blocks, and in freed ones that a stream may still use.
     reserved:        held from the driver.
     cached:          of those, free for reuse.
-    limit:           the most that may be reserved; None without a limit.
-    largest_free:    the largest block that the cache could serve.
+    limit:           the most that may be reserved.
+    largest_free:    the largest block that the cache could serve, on one stream.
+    largest_free_own: the same on the stream that asked.
     live_block_count: live blocks.
     device_free:     free on the device, by the driver.
     device_total:    what the device has.
     used_elsewhere:  on the device, but not Cuddy's: contexts, libraries, other processes.
+    cause:           "limit", "pool_limit", "driver" (it refused), "device" (its memory is used up) or
+                     "addresses" (the driver gave none).
+    waiting:         bytes of freed blocks by the stream (its handle) that they wait for: those with most.
+    scopes:          live bytes by scope (its path, "" is none): those with most, if scopes or history are used.
+    advice:          what to do.
+    data:            all that is told, by the names of docs/SNAPSHOT.md.
     """
 
     device: int
@@ -74,10 +83,16 @@ class Explanation:
     cached: int
     limit: int | None
     largest_free: int
+    largest_free_own: int
     live_block_count: int
-    device_free: int
-    device_total: int
-    used_elsewhere: int
+    device_free: int | None
+    device_total: int | None
+    used_elsewhere: int | None
+    cause: str
+    waiting: dict[int, int]
+    scopes: dict[str, int]
+    advice: str
+    data: dict[str, Any] = dataclasses.field(repr=False)
 
 
 class OutOfMemoryError(Error, MemoryError):
@@ -100,32 +115,23 @@ def check(status: int) -> None:
         raise Error(_abi.last_error(), status)
 
 
-def out_of_memory(requested: int, device: int) -> OutOfMemoryError:
+def out_of_memory() -> OutOfMemoryError:
     """The error for a request that failed just now on this thread."""
-    message = _abi.last_error()
-    return OutOfMemoryError(message, Status.OUT_OF_MEMORY, _explanation(requested, device))
+    return OutOfMemoryError(_abi.last_error(), Status.OUT_OF_MEMORY, _explanation())
 
 
-def _explanation(requested: int, device: int) -> Explanation | None:
-    try:
-        device = _abi.current_device() if device < 0 else device
-        status, stats = _abi.stats(_abi.lib.cuddy_memory_stats, device)
-        if status:
-            return None
-        free, total = _abi.driver_memory(device)
-    except (OSError, RuntimeError):
+def _explanation() -> Explanation | None:
+    status, text = _abi.text(_abi.lib.cuddy_last_out_of_memory)
+    told = None if status else json.loads(text)
+    if told is None:
         return None
+    names = [field.name for field in dataclasses.fields(Explanation)]
+    known = {name: told[name] for name in names if name in told}
     return Explanation(
-        device=device,
-        requested=requested,
-        allocated=stats["allocated"],
-        active=stats["active"],
-        reserved=stats["reserved"],
-        cached=stats["cached"],
-        limit=None if stats["limit"] == _abi.NO_LIMIT else stats["limit"],
-        largest_free=stats["largest_free"],
-        live_block_count=stats["live_block_count"],
-        device_free=free,
-        device_total=total,
-        used_elsewhere=max(total - free - stats["reserved"], 0),
+        **known
+        | {
+            "waiting": {row["stream"]: row["bytes"] for row in told["waiting"]},
+            "scopes": {row["path"]: row["live_bytes"] for row in told["scopes"]},
+            "data": told,
+        }
     )

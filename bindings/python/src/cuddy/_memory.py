@@ -52,6 +52,14 @@ def memory_summary(device: DeviceLike = None) -> str:
     return text
 
 
+def export_prometheus() -> str:
+    """The counters of every device in use, of page-locked host memory and of the scopes, in the text format
+    of Prometheus: to be served, or written to a file for the textfile collector of its node exporter."""
+    status, text = _abi.text(_abi.lib.cuddy_export_prometheus)
+    check(status)
+    return text
+
+
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     """Starts every peak anew, from the value of now."""
     check(_abi.lib.cuddy_reset_peak_memory_stats(number_of(device)))

@@ -35,7 +35,7 @@ class MemoryResource(cuda.core.MemoryResource):  # type: ignore[misc]
         pool = _abi.POOL_CURRENT if self._pool is None else self._pool.id
         status, address = _abi.malloc_ex(size, 0, self._number, handle_of(stream), 0, pool, 0)
         if status == _errors.Status.OUT_OF_MEMORY:
-            raise _errors.out_of_memory(size, self._number)
+            raise _errors.out_of_memory()
         _errors.check(status)
         order = {} if stream is None else {"stream": stream}
         return cuda.core.Buffer.from_handle(address, size, self, **order)

@@ -23,7 +23,7 @@ def _take(size: int, device: int) -> int:
     if status == _errors.Status.OUT_OF_MEMORY:
         # The type that CuPy's users catch, with Cuddy's words.
         raise cupy.cuda.memory.OutOfMemoryError(size, _abi.lib.cuddy_memory_allocated(device)) from (
-            _errors.out_of_memory(size, device)
+            _errors.out_of_memory()
         )
     _errors.check(status)
     return address

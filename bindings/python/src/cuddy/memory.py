@@ -18,16 +18,29 @@ from . import _abi
 from ._errors import check
 from ._viz import torch_snapshot
 
-__all__ = ["dump_snapshot", "record_history", "snapshot", "torch_snapshot"]
+__all__ = ["dump_snapshot", "flight_recorder", "record_history", "snapshot", "torch_snapshot"]
 
 
 def record_history(enabled: bool = True, max_entries: int = 1_000_000) -> None:
     """Keeps what happens to memory from now on; what was kept before is forgotten.
 
     enabled:     False ends it.
-    max_entries: how many of the last events to keep, 72 bytes of host memory each.
+    max_entries: how many of the last events to keep, 64 bytes of host memory each.
     """
     check(_abi.lib.cuddy_record_history(max_entries if enabled else 0))
+
+
+def flight_recorder(filename: str | os.PathLike[str] | None, max_entries: int = 100_000) -> None:
+    """Keeps what happens to memory from now on, and writes a snapshot where a request finds no memory: the
+    error's text says where it is. `cuddy report FILE` shows it, `cuddy replay --fit FILE` tells what would have
+    fitted.
+
+    filename:    the file, written at most every ten seconds over the one before; "%p" in it is the process's
+                 number. None ends the recorder, and history.
+    max_entries: how many of the last events to keep, 64 bytes of host memory each.
+    """
+    path = None if filename is None else os.fsencode(filename)
+    check(_abi.lib.cuddy_flight_recorder(path, max_entries))
 
 
 def snapshot() -> dict[str, Any]:

@@ -45,7 +45,7 @@ class CuddyMemoryManager(HostOnlyCUDAMemoryManager):  # type: ignore[misc]
         device = int(self.context.device.id)
         status, address = _abi.malloc(size, device, _abi.STREAM_ANY)
         if status == _errors.Status.OUT_OF_MEMORY:
-            raise _errors.out_of_memory(size, device)
+            raise _errors.out_of_memory()
         _errors.check(status)
         return MemoryPointer(self.context, address, size, finalizer=_finalizer(address))
 

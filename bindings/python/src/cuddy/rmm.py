@@ -19,7 +19,7 @@ from ._streams import handle_of
 def _take(size: int, stream: Any) -> int:
     status, address = _abi.malloc(size, _abi.CURRENT_DEVICE, handle_of(stream))
     if status == _errors.Status.OUT_OF_MEMORY:
-        raise _errors.out_of_memory(size, _abi.CURRENT_DEVICE)  # a MemoryError, as RMM's users catch
+        raise _errors.out_of_memory()  # a MemoryError, as RMM's users catch
     _errors.check(status)
     return address
 

@@ -1,9 +1,11 @@
-//! A snapshot as `cuddy_snapshot()` writes it (docs/SNAPSHOT.md).
+//! A snapshot as `cuddy_snapshot()` writes it (docs/SNAPSHOT.md, which says what each field means).
+
+#![allow(missing_docs)] // that page has them
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 
 /// The whole.
 #[derive(Deserialize)]
@@ -13,8 +15,67 @@ pub struct Snapshot {
     pub library: String,
     pub time_us: u64,
     pub devices: Vec<DevicePart>,
+    /// The last request that found no memory.
+    #[serde(default)]
+    pub out_of_memory: Option<Shortage>,
+    /// The options that the program ran with.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
     pub scopes: Vec<ScopePart>,
     pub history: History,
+}
+
+/// A request that found no memory. Sizes are in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Shortage {
+    pub time_us: u64,
+    pub device: i32,
+    pub requested: u64,
+    pub cause: String,
+    pub allocated: u64,
+    pub active: u64,
+    pub reserved: u64,
+    pub cached: u64,
+    pub limit: Option<u64>,
+    pub largest_free: u64,
+    pub largest_free_own: u64,
+    pub free_bytes: u64,
+    pub free_count: u64,
+    pub device_free: Option<u64>,
+    pub device_total: Option<u64>,
+    pub used_elsewhere: Option<u64>,
+    #[serde(default)]
+    pub pool_limit: Option<u64>,
+    #[serde(default)]
+    pub pool_allocated: Option<u64>,
+    pub waiting: Vec<Waiting>,
+    pub scopes: Vec<Holder>,
+    pub message: String,
+}
+
+/// A stream that freed memory waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Waiting {
+    pub stream: u64,
+    pub bytes: u64,
+}
+
+/// A scope that had live memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub struct Holder {
+    pub path: String,
+    pub live_bytes: u64,
+}
+
+impl Shortage {
+    /// What Cuddy could have had of the device.
+    pub fn memory(&self) -> Option<u64> {
+        let device = self.device_free.map(|free| free + self.reserved);
+        match (device, self.limit) {
+            (Some(device), Some(limit)) => Some(device.min(limit)),
+            (device, limit) => device.or(limit),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -81,7 +142,7 @@ pub struct Event(
     pub u64,    // time_us
     pub Kind,   // kind
     pub i32,    // device
-    IgnoredAny, // stream
+    pub u64,    // stream
     pub u64,    // address
     pub u64,    // bytes
     pub u64,    // requested
@@ -93,7 +154,7 @@ impl Event {
     /// One of device 0, for tests.
     #[cfg(test)]
     pub fn new(time: u64, kind: Kind, bytes: u64, scope: u32) -> Self {
-        Self(time, kind, 0, IgnoredAny, 512, bytes, bytes, scope, IgnoredAny)
+        Self(time, kind, 0, 1, 512, bytes, bytes, scope, IgnoredAny)
     }
 }
 
