@@ -84,6 +84,10 @@ typedef struct CUstream_st *cuddy_stream;
 // A flag of a request: rather fail than wait for a stream to finish with memory.
 #define CUDDY_REQUEST_NO_WAIT 1
 
+// The stream may be captured, and cuddy_graph_begin() is not called: each call of Cuddy asks the
+// driver. For cuddy_stream_open_ex().
+#define CUDDY_STREAM_CAPTURABLE 1
+
 // A flag of a pool: before a request to the default pool fails for want of memory, it may be served
 // from this one's free memory.
 #define CUDDY_POOL_USE_ON_OOM 1
@@ -598,6 +602,28 @@ cuddy_status cuddy_block_info(const void *ptr, struct cuddy_block *info);
 // CUDDY_ERROR_HOST_OUT_OF_MEMORY.
 // Thread-safe. Calls the driver once.
 cuddy_status cuddy_stream_open(int device, cuddy_stream stream);
+
+// cuddy_stream_open() with flags.
+//
+// With CUDDY_STREAM_CAPTURABLE the memory that is allocated on the stream during a capture
+// belongs to the captured graph, without a word from the program: until the graph, and all that
+// was instantiated from it, is destroyed and its launches are over. What holds between
+// cuddy_graph_begin() and cuddy_graph_end() holds during the capture. Open every stream so that
+// allocates in a capture, those that join one too. Meant for programs that cannot tell when a
+// library of theirs captures; with such a stream no allocation is served without driver calls:
+// where the program can, let it call cuddy_graph_begin().
+//
+// device: the stream's device, or CUDDY_CURRENT_DEVICE.
+// stream: a stream of that device; with CUDDY_STREAM_CAPTURABLE, not a default one. Opening one
+//         again adds flags, and takes none away.
+// flags:  0, or CUDDY_STREAM_CAPTURABLE.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (flags), CUDDY_ERROR_INVALID_STREAM,
+// CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_WRONG_DEVICE, CUDDY_ERROR_NOT_SUPPORTED (drivers before
+// CUDA 11.3 cannot tell when a graph is gone), CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER,
+// CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN, CUDDY_ERROR_HOST_OUT_OF_MEMORY.
+// Thread-safe. Calls the driver once.
+cuddy_status cuddy_stream_open_ex(int device, cuddy_stream stream, uint32_t flags);
 
 // Ends that promise: call it right before the stream is destroyed. Work that the stream was given
 // before counts; it must be given no more.
@@ -1346,6 +1372,9 @@ cuddy_status cuddy_graph_destroy_ptsz(cuddy_graph graph, cuddy_stream stream);
 // cuddy_stream_open(), where stream 0 is CUDDY_STREAM_PER_THREAD.
 cuddy_status cuddy_stream_open_ptsz(int device, cuddy_stream stream);
 
+// cuddy_stream_open_ex(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+cuddy_status cuddy_stream_open_ex_ptsz(int device, cuddy_stream stream, uint32_t flags);
+
 // cuddy_stream_retire(), where stream 0 is CUDDY_STREAM_PER_THREAD.
 cuddy_status cuddy_stream_retire_ptsz(int device, cuddy_stream stream);
 
@@ -1363,6 +1392,7 @@ cuddy_status cuddy_stream_retire_ptsz(int device, cuddy_stream stream);
 #define cuddy_record_stream cuddy_record_stream_ptsz
 #define cuddy_host_record_stream cuddy_host_record_stream_ptsz
 #define cuddy_stream_open cuddy_stream_open_ptsz
+#define cuddy_stream_open_ex cuddy_stream_open_ex_ptsz
 #define cuddy_stream_retire cuddy_stream_retire_ptsz
 #endif
 

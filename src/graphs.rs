@@ -8,6 +8,9 @@
 //!
 //! Pure: what the driver calls a capture is a number here.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use crate::error::{Error, sentence};
 use crate::types::{PoolId, StreamSlot};
 
@@ -43,6 +46,8 @@ pub(crate) struct Graph {
     pub handle: usize,
     /// The driver's number of the capture, once it is known.
     pub capture: Option<u64>,
+    /// Whether the capture was found, not told: raised by the driver once the graph is gone.
+    pub gone: Option<Arc<AtomicBool>>,
     /// Whether it is begun, and not ended.
     pub begun: bool,
     /// Its own stream, then those that joined.
@@ -89,7 +94,8 @@ impl Graphs {
         members.push(own);
         let place = &mut self.places[at];
         place.generation = place.generation.wrapping_add(1).max(1);
-        place.graph = Some(Graph { pool, owns_pool, handle, capture: None, begun: true, members });
+        let (capture, gone, begun) = (None, None, true);
+        place.graph = Some(Graph { pool, owns_pool, handle, capture, gone, begun, members });
         Ok(GraphName { place: at as u32, generation: place.generation })
     }
 
@@ -114,6 +120,24 @@ impl Graphs {
     /// The graphs that are begun.
     pub(crate) fn begun(&mut self) -> impl Iterator<Item = &mut Graph> {
         self.places.iter_mut().filter_map(|place| place.graph.as_mut()).filter(|graph| graph.begun)
+    }
+
+    /// The graphs whose captures were found, and their names.
+    pub(crate) fn found(&self) -> impl Iterator<Item = (GraphName, &Graph)> {
+        self.by_name().filter(|(_, graph)| graph.gone.is_some())
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn found_mut(&mut self) -> impl Iterator<Item = &mut Graph> {
+        let graphs = self.places.iter_mut().filter_map(|place| place.graph.as_mut());
+        graphs.filter(|graph| graph.gone.is_some())
+    }
+
+    fn by_name(&self) -> impl Iterator<Item = (GraphName, &Graph)> {
+        (0..).zip(&self.places).filter_map(|(place, known)| {
+            let name = GraphName { place, generation: known.generation };
+            Some((name, known.graph.as_ref()?))
+        })
     }
 
     /// The pool and the captured slot of a stream that is known to be captured.

@@ -195,7 +195,8 @@ mod tests {
     fn every_key_can_be_set_and_comes_back_as_text_that_sets_it_again() {
         let text = "backing:segments, memory_limit : 1.5GiB,memory_fraction:0.25,caching:off,\
                     streams:trusted,address_range:256MiB,segment_small:1MiB,segment_large:40MiB,\
-                    share:passed,share_growth:0.5,wait_ms:250,decay_ms:40,decay_waste:10";
+                    share:passed,share_growth:0.5,wait_ms:250,decay_ms:40,decay_waste:10,\
+                    log: a folder/cuddy:1.log";
         let first = configured(text);
         assert_eq!(first.rejected(), []);
         let expected = Options {
@@ -212,6 +213,7 @@ mod tests {
             wait_ms: 250,
             decay_ms: 40,
             decay_waste: 10,
+            log: "a folder/cuddy:1.log",
         };
         assert_eq!(*first.options(), expected);
         let again: Vec<_> = first.list().map(|o| format!("{}:{}", o.row.name, o.value)).collect();
@@ -273,6 +275,19 @@ mod tests {
             assert!(!line.chars().any(char::is_control), "{line:?}");
         }
         assert_eq!(configured(" , ,,").rejected(), []);
+    }
+
+    #[test]
+    fn a_files_name_is_text_that_can_be_one() {
+        for bad in ["", "a\nb", &"x".repeat(5000)] {
+            let error = Configuration::new().set(b"log", bad.as_bytes(), false).expect_err(bad);
+            assert!(error.to_string().contains("log (a file's name or none)"), "{error}");
+        }
+        let mut configuration = configured("log:one");
+        configuration.set(b"log", b"two, three", false).expect("a program may name any file");
+        assert_eq!(configuration.options().log, "two, three");
+        configuration.set(b"log", b"none", false).expect("none");
+        assert_eq!(configuration.options(), &Options::DEFAULT);
     }
 
     #[test]

@@ -433,8 +433,7 @@ fn peaks_are_rebased_and_totals_stay() {
 fn a_hit_makes_no_driver_call() {
     isolated("a_hit_makes_no_driver_call", &[], |machine| {
         machine.use_device(0);
-        let stream = machine.stream();
-        process::stream_open(0, stream).expect("a stream");
+        let stream = machine.held_stream();
         for named in [0, 1, 2, stream] {
             let block = malloc_on(5000, named).expect("fits");
             process::free(block).expect("live");

@@ -13,22 +13,14 @@ const GATE: u64 = 1;
 
 /// A limit of 32 MiB; memory crosses only once its last use is over, so that somebody has to wait.
 fn scenario(test: &str, body: impl Fn(&Machine)) {
-    for schedule in ["eager", "lazy", "random:3"] {
-        let environment = [
-            ("SIMCUDA_MEMORY", "1GiB"),
-            ("SIMCUDA_CHECKER", "log"),
-            ("SIMCUDA_SCHEDULE", schedule),
-            ("CUDDY_CONF", "memory_limit:32MiB,share:passed"),
-        ];
-        isolated(test, &environment, |machine| {
-            machine.use_device(0);
-            machine.ends_within(60);
-            body(machine);
-            machine.sim.gate_open(GATE);
-            machine.synchronize_all();
-            machine.assert_clean();
-        });
-    }
+    let environment =
+        [("SIMCUDA_MEMORY", "1GiB"), ("CUDDY_CONF", "memory_limit:32MiB,share:passed")];
+    under(&["eager", "lazy", "random:3"], test, &environment, |machine| {
+        body(machine);
+        machine.sim.gate_open(GATE);
+        machine.synchronize_all();
+        machine.assert_clean();
+    });
 }
 
 /// A block that is used and freed on a stream.
@@ -50,8 +42,7 @@ fn unrelated(machine: &Machine) -> u64 {
 #[test]
 fn what_can_be_waited_for_by_itself_comes_first() {
     scenario("what_can_be_waited_for_by_itself_comes_first", |machine| {
-        let (held, borrowed, asking) = (machine.stream(), machine.stream(), machine.stream());
-        process::stream_open(0, held).expect("a stream");
+        let (held, borrowed, asking) = (machine.held_stream(), machine.stream(), machine.stream());
         // The borrowed stream's block is the better fit, but it cannot be fenced by itself.
         let first = malloc_on(14 * MIB, held).expect("fits");
         let second = malloc_on(12 * MIB, borrowed).expect("fits");

@@ -14,22 +14,14 @@ use std::sync::mpsc::{self, TryRecvError};
 use cuddy::process;
 use machine::*;
 
-/// Global, of this thread, relaxed.
-const MODES: [i32; 3] = [0, 1, 2];
 const SCHEDULES: [&str; 4] = ["eager", "lazy", "random:1", "random:7"];
 
 fn in_each_mode(test: &str, body: impl Fn(&Machine, i32)) {
     let cases = MODES.into_iter().flat_map(|m| SCHEDULES.map(|s| (m, s)));
     for ((mode, schedule), at) in cases.zip(0..) {
         let backing = if (at + mode) % 2 == 0 { "backing:pages" } else { "backing:segments" };
-        let environment = [
-            ("SIMCUDA_MEMORY", "256MiB"),
-            ("SIMCUDA_CHECKER", "log"),
-            ("SIMCUDA_SCHEDULE", schedule),
-            ("CUDDY_CONF", backing),
-        ];
-        isolated(test, &environment, |machine| {
-            machine.use_device(0);
+        let environment = [("SIMCUDA_MEMORY", "256MiB"), ("CUDDY_CONF", backing)];
+        under(&[schedule], test, &environment, |machine| {
             body(machine, mode);
             machine.synchronize_all();
             machine.assert_clean();
@@ -37,30 +29,14 @@ fn in_each_mode(test: &str, body: impl Fn(&Machine, i32)) {
     }
 }
 
-fn held(machine: &Machine) -> usize {
-    let stream = machine.stream();
-    process::stream_open(0, stream).expect("a stream");
-    stream
-}
-
 /// What a stream and those that join it are given meanwhile: the graph's name, and what can be
 /// launched.
 fn captured(machine: &Machine, stream: usize, mode: i32, work: impl FnOnce()) -> (u64, usize) {
-    let code = cu!(machine, "cuStreamBeginCapture_v2"(stream => usize, mode => i32));
-    assert_eq!(code, 0);
+    machine.begin_capture_in(stream, mode);
     let graph = process::graph_begin(0, stream, 0).expect("the stream is free");
     work();
-    let (mut drawn, mut launchable) = (0usize, 0usize);
-    let to = &mut drawn;
-    let code = cu!(machine, "cuStreamEndCapture"(stream => usize, to => *mut usize));
-    assert_eq!(code, 0, "the capture was spoilt, or something was not joined");
+    let launchable = machine.instantiate_capture(stream);
     process::graph_end(graph).expect("it was begun");
-    let to = &mut launchable;
-    let code = cu!(machine, "cuGraphInstantiateWithFlags"(
-        to => *mut usize, drawn => usize, 0 => u64
-    ));
-    assert_eq!(code, 0);
-    assert_eq!(cu!(machine, "cuGraphDestroy"(drawn => usize)), 0);
     (graph, launchable)
 }
 
@@ -72,14 +48,9 @@ fn calls_of(name: &str) -> u64 {
         .map_or(0, |(_, count)| count)
 }
 
-fn launch(machine: &Machine, launchable: usize, stream: usize) {
-    let code = cu!(machine, "cuGraphLaunch"(launchable => usize, stream => usize));
-    assert_eq!(code, 0);
-}
-
 /// Destroys a graph at once, be its last launch on that stream over or not.
 fn destroy(machine: &Machine, (graph, launchable): (u64, usize), stream: usize) {
-    assert_eq!(cu!(machine, "cuGraphExecDestroy"(launchable => usize)), 0);
+    machine.destroy_launchable(launchable);
     process::graph_destroy(graph, stream).expect("it is there");
 }
 
@@ -96,7 +67,7 @@ fn a_round(machine: &Machine, stream: usize, random: &mut Random) {
 #[test]
 fn a_capture_across_streams_is_replayed_beside_others() {
     in_each_mode("a_capture_across_streams_is_replayed_beside_others", |machine, mode| {
-        let (main, side, eager) = (held(machine), held(machine), held(machine));
+        let [main, side, eager] = machine.held_streams();
         let mut random = Random(7);
         a_round(machine, main, &mut random);
         a_round(machine, side, &mut random);
@@ -125,7 +96,7 @@ fn a_capture_across_streams_is_replayed_beside_others() {
             process::free(second).expect("live");
         });
         for round in 0..4 {
-            launch(machine, graph.1, main);
+            machine.launch(graph.1, main);
             for stream in [eager, main, side] {
                 a_round(machine, stream, &mut random);
             }
@@ -135,7 +106,7 @@ fn a_capture_across_streams_is_replayed_beside_others() {
         }
         machine.synchronize(main);
         assert_eq!((machine.byte(kept), machine.byte(kept + MIB - 1)), (2, 2));
-        launch(machine, graph.1, main);
+        machine.launch(graph.1, main);
         process::free(input).expect("live");
         destroy(machine, graph, main);
         a_round(machine, eager, &mut random);
@@ -154,7 +125,7 @@ fn other_threads_allocate_while_a_thread_captures() {
     in_each_mode("other_threads_allocate_while_a_thread_captures", |machine, mode| {
         machine.ends_within(60);
         let context = machine.context();
-        let (main, other) = (held(machine), held(machine));
+        let [main, other] = machine.held_streams();
         let mut random = Random(3);
         a_round(machine, other, &mut random);
         let graph = captured(machine, main, mode, || {
@@ -175,7 +146,7 @@ fn other_threads_allocate_while_a_thread_captures() {
             }
         });
         for _ in 0..3 {
-            launch(machine, graph.1, other);
+            machine.launch(graph.1, other);
             a_round(machine, other, &mut random);
             a_round(machine, main, &mut random);
         }
@@ -194,7 +165,8 @@ fn a_capture_begins_between_another_threads_calls_over_the_context() {
         const ROUNDS: usize = 20;
         machine.ends_within(60);
         let context = machine.context();
-        let (main, owner, borrowed) = (held(machine), held(machine), machine.stream());
+        let (main, owner, borrowed) =
+            (machine.held_stream(), machine.held_stream(), machine.stream());
         let mut random = Random(11);
         let (passes, fences) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
         let wait_for = |count: &AtomicUsize, least: usize| {
@@ -223,13 +195,12 @@ fn a_capture_begins_between_another_threads_calls_over_the_context() {
                 }
             });
             for round in 0..ROUNDS {
-                wait_for(&fences, round + 1);
+                wait_for(fences, round + 1);
                 let graph = process::graph_begin(0, main, 0).expect("the stream is free");
-                let code = cu!(machine, "cuStreamBeginCapture_v2"(main => usize, mode => i32));
-                assert_eq!(code, 0);
+                machine.begin_capture_in(main, mode);
                 a_round(machine, main, &mut random);
                 // The other thread goes on meanwhile.
-                wait_for(&passes, passes.load(Ordering::Relaxed) + 2);
+                wait_for(passes, passes.load(Ordering::Relaxed) + 2);
                 machine.end_capture(main);
                 process::graph_end(graph).expect("it was begun");
                 a_round(machine, main, &mut random);
@@ -242,9 +213,8 @@ fn a_capture_begins_between_another_threads_calls_over_the_context() {
 #[test]
 fn a_program_that_spoils_its_capture_loses_no_memory() {
     in_each_mode("a_program_that_spoils_its_capture_loses_no_memory", |machine, mode| {
-        let (main, other) = (held(machine), held(machine));
-        let code = cu!(machine, "cuStreamBeginCapture_v2"(main => usize, mode => i32));
-        assert_eq!(code, 0);
+        let [main, other] = machine.held_streams();
+        machine.begin_capture_in(main, mode);
         let graph = process::graph_begin(0, main, 0).expect("the stream is free");
         let block = malloc_on(2 * MIB, main).expect("fits");
         machine.fill(main, block, 1, 2 * MIB);

@@ -22,10 +22,7 @@ fn two_misses_that_wait_for_one_block_share_it() {
     isolated("two_misses_that_wait_for_one_block_share_it", &environment, |machine| {
         let context = machine.use_device(0);
         process::set_memory_limit(0, 8 * MIB).expect("a device");
-        let (owner, user) = (machine.stream(), machine.stream());
-        for stream in [owner, user] {
-            process::stream_open(0, stream).expect("a stream");
-        }
+        let [owner, user] = machine.held_streams();
         let block = malloc_on(8 * MIB, owner).expect("fits");
         machine.gate(user, 1);
         process::record_stream(block, user).expect("live");

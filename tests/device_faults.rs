@@ -594,8 +594,7 @@ fn waiting_that_fails_gives_the_claimed_memory_back() {
     let environment = [("SIMCUDA_SCHEDULE", "lazy"), ("CUDDY_CONF", configuration)];
     isolated("waiting_that_fails_gives_the_claimed_memory_back", &environment, |machine| {
         machine.use_device(0);
-        let (a, b) = (machine.stream(), machine.stream());
-        process::stream_open(0, a).expect("a stream");
+        let (a, b) = (machine.held_stream(), machine.stream());
         let block = malloc_on(60 * MIB, a).expect("fits");
         machine.fill(a, block, 1, 60 * MIB);
         process::free(block).expect("live");

@@ -14,30 +14,21 @@ const PAGE: u64 = 2 * MIB;
 const SCHEDULES: [&str; 3] = ["eager", "lazy", "random:5"];
 
 fn scenario(test: &str, configuration: &str, body: impl Fn(&Machine)) {
-    under(&SCHEDULES, test, configuration, body);
+    on_a_gibibyte(&SCHEDULES, test, configuration, body);
 }
 
 /// Where a fence has passed when it is recorded, one call is enough.
 fn eager(test: &str, configuration: &str, body: impl Fn(&Machine)) {
-    under(&SCHEDULES[..1], test, configuration, body);
+    on_a_gibibyte(&SCHEDULES[..1], test, configuration, body);
 }
 
-fn under(schedules: &[&str], test: &str, configuration: &str, body: impl Fn(&Machine)) {
-    for schedule in schedules {
-        let environment = [
-            ("SIMCUDA_MEMORY", "1GiB"),
-            ("SIMCUDA_CHECKER", "log"),
-            ("SIMCUDA_SCHEDULE", schedule),
-            ("CUDDY_CONF", configuration),
-        ];
-        isolated(test, &environment, |machine| {
-            machine.use_device(0);
-            machine.ends_within(60);
-            body(machine);
-            machine.synchronize_all();
-            machine.assert_clean();
-        });
-    }
+fn on_a_gibibyte(schedules: &[&str], test: &str, configuration: &str, body: impl Fn(&Machine)) {
+    let environment = [("SIMCUDA_MEMORY", "1GiB"), ("CUDDY_CONF", configuration)];
+    under(schedules, test, &environment, |machine| {
+        body(machine);
+        machine.synchronize_all();
+        machine.assert_clean();
+    });
 }
 
 /// Longer than the windows of these scenarios, whatever else the machine does.
@@ -123,8 +114,7 @@ fn a_miss_lets_memory_decay_and_a_hit_does_not_look() {
         assert_eq!(stats(0).reserved, 16 * PAGE);
         // A stream of its own has nothing cached, and its miss ends the window. What it takes of
         // the free memory is needed, the rest is not.
-        let stream = machine.stream();
-        process::stream_open(0, stream).expect("a stream");
+        let stream = machine.held_stream();
         let miss = malloc_on(20 * PAGE, stream).expect("fits");
         assert!(stats(0).reserved < 36 * PAGE, "{}", stats(0).reserved);
         machine.fill(stream, miss, 1, 20 * PAGE);
@@ -213,8 +203,7 @@ fn pinned_pages_stay_where_they_are() {
         assert_eq!(again, block + 5 * PAGE);
         process::free(again).expect("live");
         // A miss that needs all of it harvests around it, and fails rather than take it.
-        let stream = machine.stream();
-        process::stream_open(0, stream).expect("a stream");
+        let stream = machine.held_stream();
         let most = malloc_on(14 * PAGE, stream).expect("beside it");
         assert!(malloc_on(3 * PAGE, stream).is_err());
         assert!(is_mapped(machine, block + 5 * PAGE));

@@ -14,26 +14,11 @@ use machine::*;
 const SCHEDULES: [&str; 5] = ["eager", "lazy", "lag:100", "random:1", "random:7"];
 
 fn under_every_schedule(test: &str, more: &[(&str, &str)], body: impl Fn(&Machine)) {
-    for schedule in SCHEDULES {
-        let mut environment = vec![
-            ("SIMCUDA_MEMORY", "1GiB"),
-            ("SIMCUDA_DEVICES", "2"),
-            ("SIMCUDA_CHECKER", "log"),
-            ("SIMCUDA_SCHEDULE", schedule),
-        ];
-        environment.extend(more);
-        isolated(test, &environment, |machine| {
-            machine.use_device(0);
-            body(machine);
-            machine.assert_clean();
-        });
-    }
-}
-
-fn held_stream(machine: &Machine) -> usize {
-    let stream = machine.stream();
-    process::stream_open(0, stream).expect("a stream");
-    stream
+    let device = [("SIMCUDA_MEMORY", "1GiB"), ("SIMCUDA_DEVICES", "2")];
+    under(&SCHEDULES, test, &[&device, more].concat(), |machine| {
+        body(machine);
+        machine.assert_clean();
+    });
 }
 
 fn begin(stream: usize) -> u64 {
@@ -60,11 +45,6 @@ fn assert_no_forbidden(before: &BTreeMap<&'static str, u64>) {
         let count = |calls: &BTreeMap<&'static str, u64>| calls.get(name).copied().unwrap_or(0);
         assert_eq!(count(before), count(&after), "{name} during a capture");
     }
-}
-
-/// Whether the two ranges share a byte.
-fn overlap((a, a_bytes): (u64, u64), (b, b_bytes): (u64, u64)) -> bool {
-    a < b + b_bytes && b < a + a_bytes
 }
 
 #[test]
@@ -125,7 +105,7 @@ fn memory_of_a_graph_waits_for_its_last_launch() {
 fn inside_a_capture_a_stream_uses_its_memory_again() {
     let name = "inside_a_capture_a_stream_uses_its_memory_again";
     under_every_schedule(name, &[], |machine| {
-        let stream = held_stream(machine);
+        let stream = machine.held_stream();
         let graph = begin(stream);
         let first = malloc_on(3 * MIB, stream).expect("fits");
         let before = calls();
@@ -146,7 +126,7 @@ fn inside_a_capture_a_stream_uses_its_memory_again() {
 fn a_block_freed_while_its_stream_is_captured_is_the_graphs() {
     let name = "a_block_freed_while_its_stream_is_captured_is_the_graphs";
     under_every_schedule(name, &[], |machine| {
-        for stream in [held_stream(machine), machine.stream(), 2] {
+        for stream in [machine.held_stream(), machine.stream(), 2] {
             let launches = machine.stream();
             let block = malloc_on(4 * MIB, stream).expect("fits");
             machine.fill(stream, block, 1, 4 * MIB);
@@ -172,7 +152,7 @@ fn a_block_freed_while_its_stream_is_captured_is_the_graphs() {
 fn a_recorded_use_in_a_capture_lasts_as_long_as_the_graph() {
     let name = "a_recorded_use_in_a_capture_lasts_as_long_as_the_graph";
     under_every_schedule(name, &[], |machine| {
-        let (owner, captured) = (held_stream(machine), held_stream(machine));
+        let [owner, captured] = machine.held_streams();
         let block = malloc_on(4 * MIB, owner).expect("fits");
         let spare = malloc_on(MIB, owner).expect("fits");
         machine.fill(owner, block, 1, 4 * MIB);
@@ -200,7 +180,7 @@ fn a_recorded_use_in_a_capture_lasts_as_long_as_the_graph() {
 fn frees_during_a_capture_are_fenced_after_it() {
     let name = "frees_during_a_capture_are_fenced_after_it";
     under_every_schedule(name, &[], |machine| {
-        let (owner, captured) = (held_stream(machine), held_stream(machine));
+        let [owner, captured] = machine.held_streams();
         let users = [0, machine.stream(), 2];
         let graph = begin(captured);
         for user in users {
@@ -237,7 +217,7 @@ fn a_capture_that_finds_no_memory_fails_and_disturbs_nothing() {
         let more = [("CUDDY_CONF", conf.as_str())];
         let name = "a_capture_that_finds_no_memory_fails_and_disturbs_nothing";
         under_every_schedule(name, &more, |machine| {
-            let (stream, other) = (held_stream(machine), held_stream(machine));
+            let [stream, other] = machine.held_streams();
             let cached = malloc_on(40 * MIB, other).expect("fits");
             machine.fill(other, cached, 1, 40 * MIB);
             process::free(cached).expect("live");
@@ -259,7 +239,7 @@ fn a_capture_that_finds_no_memory_fails_and_disturbs_nothing() {
 #[test]
 fn several_graphs_share_a_pool() {
     under_every_schedule("several_graphs_share_a_pool", &[], |machine| {
-        let (stream, launches) = (held_stream(machine), machine.stream());
+        let (stream, launches) = (machine.held_stream(), machine.stream());
         let options = PoolOptions { device: 0, limit: 0, use_on_oom: true };
         let pool = process::pool_create(options).expect("room");
         let mut graphs = Vec::new();
@@ -298,7 +278,7 @@ fn a_graphs_output_outlives_it() {
     let environment = [("SIMCUDA_MEMORY", "64MiB"), ("SIMCUDA_CHECKER", "log")];
     isolated("a_graphs_output_outlives_it", &environment, |machine| {
         machine.use_device(0);
-        let (stream, launches) = (held_stream(machine), machine.stream());
+        let (stream, launches) = (machine.held_stream(), machine.stream());
         for (gate, freed_first) in [(1, true), (2, false)] {
             let graph = begin(stream);
             let output = malloc_on(40 * MIB, stream).expect("fits");
@@ -334,7 +314,7 @@ fn a_graphs_output_outlives_it() {
 #[test]
 fn a_capture_that_failed_leaves_nothing_behind() {
     under_every_schedule("a_capture_that_failed_leaves_nothing_behind", &[], |machine| {
-        let (stream, other) = (held_stream(machine), held_stream(machine));
+        let [stream, other] = machine.held_streams();
         // Two at once, one of them given up in the middle.
         let (failed, good) = (begin(stream), begin(other));
         let lost = malloc_on(MIB, stream).expect("fits");
@@ -365,7 +345,7 @@ fn misuse_of_graphs_is_told() {
     isolated("misuse_of_graphs_is_told", &environment, |machine| {
         assert!(matches!(process::graph_end(77), Err(Error::InvalidGraph(_))));
         machine.use_device(0);
-        let stream = held_stream(machine);
+        let stream = machine.held_stream();
         for legacy in [0, 1] {
             assert!(matches!(process::graph_begin(0, legacy, 0), Err(Error::InvalidStream(_))));
         }

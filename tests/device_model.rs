@@ -169,8 +169,7 @@ fn program(test: &str, vmm: &str) {
         ];
         isolated(test, &environment, |machine| {
             machine.use_device(0);
-            let (held, borrowed) = (machine.stream(), machine.stream());
-            process::stream_open(0, held).expect("a stream");
+            let (held, borrowed) = (machine.held_stream(), machine.stream());
             let mut program = Program {
                 machine,
                 random: Random(seed),
@@ -207,8 +206,7 @@ fn threads_on_streams_of_their_own_and_shared_ones() {
         let test = "threads_on_streams_of_their_own_and_shared_ones";
         isolated(test, &environment, |machine| {
             let context = machine.use_device(0);
-            let held = machine.stream();
-            process::stream_open(0, held).expect("a stream");
+            let held = machine.held_stream();
             let handed_over = Mutex::new(Vec::new());
             let served: u64 = std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..8)

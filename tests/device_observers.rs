@@ -20,19 +20,8 @@ const SCHEDULES: [&str; 5] = ["eager", "lazy", "lag:3", "random:1", "random:7"];
 
 /// Runs a scenario under every schedule, with the checker on and this configuration.
 fn observed(test: &str, configuration: &str, body: impl Fn(&Machine)) {
-    for schedule in SCHEDULES {
-        let environment = [
-            ("SIMCUDA_MEMORY", "256MiB"),
-            ("SIMCUDA_CHECKER", "log"),
-            ("SIMCUDA_SCHEDULE", schedule),
-            ("CUDDY_CONF", configuration),
-        ];
-        isolated(test, &environment, |machine| {
-            machine.use_device(0);
-            machine.ends_within(60);
-            body(machine);
-        });
-    }
+    let environment = [("SIMCUDA_MEMORY", "256MiB"), ("CUDDY_CONF", configuration)];
+    under(&SCHEDULES, test, &environment, body);
 }
 
 /// What the callbacks of a scenario share: each runs in a process of its own.
@@ -87,10 +76,6 @@ fn stash(block: u64) {
     STASH.lock().expect("no panic before").push(block);
 }
 
-fn is_out_of_memory(outcome: &Result<u64, Error>) -> bool {
-    matches!(outcome, Err(Error::OutOfMemory(_)))
-}
-
 extern "C-unwind" fn frees_one(event: *const cuddy_event, _: *mut c_void) {
     note(event);
     let block = STASH.lock().expect("no panic before").pop();
@@ -103,10 +88,7 @@ extern "C-unwind" fn frees_one(event: *const cuddy_event, _: *mut c_void) {
 #[test]
 fn a_callback_that_frees_makes_the_request_succeed() {
     observed("a_callback_that_frees_makes_the_request_succeed", "memory_limit:8MiB", |machine| {
-        let (one, other) = (machine.stream(), machine.stream());
-        for stream in [one, other] {
-            process::stream_open(0, stream).expect("a stream");
-        }
+        let [one, other] = machine.held_streams();
         let old = malloc_on(8 * MIB, one).expect("fits");
         machine.gate(one, 1);
         machine.fill(one, old, 0x11, 8 * MIB);
@@ -414,8 +396,7 @@ fn a_panic_of_a_callback_is_not_ours() {
 #[test]
 fn nobody_is_called_in_a_capture() {
     observed("nobody_is_called_in_a_capture", "memory_limit:8MiB", |machine| {
-        let stream = machine.stream();
-        process::stream_open(0, stream).expect("a stream");
+        let stream = machine.held_stream();
         stash(malloc(6 * MIB, 0).expect("room"));
         observe(CUDDY_EVENT_OUT_OF_MEMORY, Some(frees_one), 0);
         let graph = process::graph_begin(0, stream, 0).expect("the stream is free");
@@ -448,8 +429,7 @@ fn threads_with_observers_that_come_and_go() {
             for thread in 0..4u64 {
                 scope.spawn(move || {
                     machine.set_context(context);
-                    let stream = machine.stream();
-                    process::stream_open(0, stream).expect("a stream");
+                    let stream = machine.held_stream();
                     let mut random = Random(thread);
                     let mut names = Vec::new();
                     for _ in 0..300 {
@@ -529,8 +509,7 @@ fn a_callback_may_end_what_the_request_is_for() {
         unobserve(name);
         assert!(malloc_in(MIB).is_err(), "it is gone");
 
-        let stream = machine.stream();
-        process::stream_open(0, stream).expect("a stream");
+        let stream = machine.held_stream();
         let old = malloc_on(64 * MIB, stream).expect("fits");
         machine.fill(stream, old, 1, 64 * MIB);
         stash(old);

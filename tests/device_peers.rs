@@ -10,20 +10,8 @@ const PAGE: u64 = 2 * MIB;
 const DEVICES: &str = "3";
 
 fn scenario(test: &str, body: impl Fn(&Machine)) {
-    for schedule in ["eager", "lazy", "random:3"] {
-        let environment = [
-            ("SIMCUDA_MEMORY", "256MiB"),
-            ("SIMCUDA_DEVICES", DEVICES),
-            ("SIMCUDA_CHECKER", "log"),
-            ("SIMCUDA_SCHEDULE", schedule),
-        ];
-        isolated(test, &environment, |machine| {
-            machine.use_device(0);
-            body(machine);
-            let reports = machine.sim.reports();
-            assert!(reports.is_empty(), "{}", reports[0]);
-        });
-    }
+    let environment = [("SIMCUDA_MEMORY", "256MiB"), ("SIMCUDA_DEVICES", DEVICES)];
+    under(&["eager", "lazy", "random:3"], test, &environment, body);
 }
 
 /// Whether a device may use every page of a block.

@@ -10,20 +10,11 @@ use machine::*;
 const SCHEDULES: [&str; 5] = ["eager", "lazy", "lag:100", "random:1", "random:7"];
 
 fn under_every_schedule(test: &str, more: &[(&str, &str)], body: impl Fn(&Machine)) {
-    for schedule in SCHEDULES {
-        let mut environment = vec![
-            ("SIMCUDA_MEMORY", "1GiB"),
-            ("SIMCUDA_DEVICES", "2"),
-            ("SIMCUDA_CHECKER", "log"),
-            ("SIMCUDA_SCHEDULE", schedule),
-        ];
-        environment.extend(more);
-        isolated(test, &environment, |machine| {
-            machine.use_device(0);
-            body(machine);
-            machine.assert_clean();
-        });
-    }
+    let device = [("SIMCUDA_MEMORY", "1GiB"), ("SIMCUDA_DEVICES", "2")];
+    under(&SCHEDULES, test, &[&device, more].concat(), |machine| {
+        body(machine);
+        machine.assert_clean();
+    });
 }
 
 fn pool(limit: u64, use_on_oom: bool) -> u64 {
@@ -194,8 +185,7 @@ fn memory_of_a_destroyed_pool_waits_for_its_work() {
     let environment = [("SIMCUDA_MEMORY", "64MiB"), ("SIMCUDA_CHECKER", "log")];
     isolated("memory_of_a_destroyed_pool_waits_for_its_work", &environment, |machine| {
         machine.use_device(0);
-        let stream = machine.stream();
-        process::stream_open(0, stream).expect("a stream");
+        let stream = machine.held_stream();
         let own = pool(0, false);
         let block = malloc_in(own, 40 * MIB, stream).expect("fits");
         machine.gate(stream, 1);
@@ -371,10 +361,7 @@ fn a_reset_device_keeps_its_pools_and_loses_their_blocks() {
 fn a_pools_way_of_sharing_is_its_own() {
     let name = "a_pools_way_of_sharing_is_its_own";
     under_every_schedule(name, &[], |machine| {
-        let (own, other) = (machine.stream(), machine.stream());
-        for stream in [own, other] {
-            process::stream_open(0, stream).expect("a stream");
-        }
+        let [own, other] = machine.held_streams();
         let crossed = |share| {
             // Within its limit the pool has this block alone.
             let pool = pool(4 * MIB, false);

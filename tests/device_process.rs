@@ -202,8 +202,7 @@ fn a_driver_that_has_shut_down_is_benign() {
     const DEINITIALIZED: i32 = 4;
     isolated("a_driver_that_has_shut_down_is_benign", &[], |machine| {
         machine.use_device(0);
-        let held = machine.stream();
-        process::stream_open(0, held).expect("a stream");
+        let held = machine.held_stream();
         let blocks: Vec<u64> = (0..4).map(|_| malloc(3 * MIB, 0).expect("fits")).collect();
         process::record_stream(blocks[0], held).expect("live");
         process::record_stream(blocks[1], 2).expect("live");
@@ -234,8 +233,7 @@ fn a_device_reset_under_us_is_noticed_at_the_next_miss() {
     let environment = [("SIMCUDA_MEMORY", "1GiB"), ("SIMCUDA_DEVICES", "2")];
     isolated("a_device_reset_under_us_is_noticed_at_the_next_miss", &environment, |machine| {
         machine.use_device(0);
-        let stream = machine.stream();
-        process::stream_open(0, stream).expect("a stream");
+        let stream = machine.held_stream();
         let other = malloc(1000, 1).expect("fits");
         let blocks: Vec<u64> = (0..10).map(|_| malloc(10 * MIB, 0).expect("fits")).collect();
         let cached = malloc(50 * MIB, 0).expect("fits");

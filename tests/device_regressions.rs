@@ -9,17 +9,6 @@ use machine::*;
 const MEMORY: (&str, &str) = ("SIMCUDA_MEMORY", "1GiB");
 const CHECKER: (&str, &str) = ("SIMCUDA_CHECKER", "log");
 
-fn held_stream(machine: &Machine) -> usize {
-    let stream = machine.stream();
-    process::stream_open(0, stream).expect("a stream");
-    stream
-}
-
-/// Whether the two ranges share a byte.
-fn overlap((a, a_bytes): (u64, u64), (b, b_bytes): (u64, u64)) -> bool {
-    a < b + b_bytes && b < a + a_bytes
-}
-
 /// A fence over the context that a bounded wait records covers what was freed before it, alone.
 #[test]
 fn a_bounded_wait_covers_nothing_that_is_freed_after_it() {
@@ -27,7 +16,7 @@ fn a_bounded_wait_covers_nothing_that_is_freed_after_it() {
     let configuration = ("CUDDY_CONF", "memory_limit:8MiB,share:never");
     isolated(name, &[MEMORY, CHECKER, ("SIMCUDA_SCHEDULE", "lazy"), configuration], |machine| {
         machine.use_device(0);
-        let (stream, other) = (held_stream(machine), held_stream(machine));
+        let [stream, other] = machine.held_streams();
         let any = |bytes, wait_ms| {
             process::malloc_in(process::DEFAULT_POOL, bytes, 0, 0, process::ANY_STREAM, wait_ms)
         };
@@ -62,7 +51,7 @@ fn a_request_beside_memory_that_a_graph_keeps_fails_and_comes_back() {
     isolated(name, &[MEMORY, CHECKER, configuration], |machine| {
         machine.ends_within(60);
         machine.use_device(0);
-        let (captured, other) = (held_stream(machine), held_stream(machine));
+        let [captured, other] = machine.held_streams();
         let input = malloc_on(8 * MIB, other).expect("fits");
         machine.fill(other, input, 1, 8 * MIB);
         let graph = process::graph_begin(0, captured, 0).expect("the stream is free");
@@ -84,7 +73,7 @@ fn with_caching_off_a_graph_keeps_what_it_freed() {
     let name = "with_caching_off_a_graph_keeps_what_it_freed";
     isolated(name, &[MEMORY, CHECKER, ("CUDDY_CONF", "caching:off")], |machine| {
         machine.use_device(0);
-        let (stream, launches) = (held_stream(machine), machine.stream());
+        let (stream, launches) = (machine.held_stream(), machine.stream());
         let graph = process::graph_begin(0, stream, 0).expect("the stream is free");
         let blocks = [0, 1].map(|_| malloc_on(4 * MIB, stream).expect("fits"));
         process::free(blocks[0]).expect("live");
@@ -110,7 +99,7 @@ fn an_earlier_graphs_block_freed_in_a_later_capture_is_the_later_ones() {
     let name = "an_earlier_graphs_block_freed_in_a_later_capture_is_the_later_ones";
     isolated(name, &[MEMORY, CHECKER], |machine| {
         machine.use_device(0);
-        let (stream, other) = (held_stream(machine), held_stream(machine));
+        let [stream, other] = machine.held_streams();
         let begin = || process::graph_begin(0, stream, 0).expect("the stream is free");
         let earlier = begin();
         let output = malloc_on(4 * MIB, stream).expect("fits");
@@ -138,7 +127,7 @@ fn a_graph_is_destroyed_although_the_driver_fails_behind_it() {
     let name = "a_graph_is_destroyed_although_the_driver_fails_behind_it";
     isolated(name, &[MEMORY, CHECKER, ("SIMCUDA_SCHEDULE", "lazy")], |machine| {
         machine.use_device(0);
-        let stream = held_stream(machine);
+        let stream = machine.held_stream();
         let graph = process::graph_begin(0, stream, 0).expect("the stream is free");
         let block = malloc_on(4 * MIB, stream).expect("fits");
         process::free(block).expect("live");

@@ -11,32 +11,9 @@ const SCHEDULES: [&str; 6] = ["eager", "lazy", "lag:3", "lag:1000", "random:1", 
 
 /// Runs a scenario under every schedule, with the checker on, on a device of so many MiB.
 fn sharing(test: &str, mib: u64, configuration: &str, body: impl Fn(&Machine)) {
-    for schedule in SCHEDULES {
-        let memory = format!("{mib}MiB");
-        let environment = [
-            ("SIMCUDA_MEMORY", memory.as_str()),
-            ("SIMCUDA_CHECKER", "log"),
-            ("SIMCUDA_SCHEDULE", schedule),
-            ("CUDDY_CONF", configuration),
-        ];
-        isolated(test, &environment, |machine| {
-            machine.use_device(0);
-            body(machine);
-        });
-    }
-}
-
-/// So many streams, opened.
-fn open(machine: &Machine, count: usize) -> Vec<usize> {
-    let streams: Vec<usize> = (0..count).map(|_| machine.stream()).collect();
-    for &stream in &streams {
-        process::stream_open(0, stream).expect("a stream");
-    }
-    streams
-}
-
-fn is_out_of_memory(outcome: &Result<u64, Error>) -> bool {
-    matches!(outcome, Err(Error::OutOfMemory(_)))
+    let memory = format!("{mib}MiB");
+    let environment = [("SIMCUDA_MEMORY", memory.as_str()), ("CUDDY_CONF", configuration)];
+    under(&SCHEDULES, test, &environment, body);
 }
 
 /// A bound so small that nobody waits.
@@ -56,8 +33,7 @@ fn fill_and_free(machine: &Machine, stream: usize, block: u64, bytes: u64) {
 #[test]
 fn s1_ordering_survives_a_merge() {
     sharing("s1_ordering_survives_a_merge", 64, "memory_limit:8MiB", |machine| {
-        let streams = open(machine, 4);
-        let [a, b, c, d] = streams[..] else { panic!("four streams") };
+        let [a, b, c, d] = machine.held_streams();
         let p1 = malloc_on(4 * MIB, b).expect("fits");
         let p2 = malloc_on(4 * MIB, d).expect("fits");
         machine.gate(b, 1);
@@ -85,7 +61,7 @@ fn s1_ordering_survives_a_merge() {
 #[test]
 fn s1_a_chain_of_streams_stays_ordered() {
     sharing("s1_a_chain_of_streams_stays_ordered", 64, "memory_limit:8MiB", |machine| {
-        let streams = open(machine, 6);
+        let streams = machine.held_streams::<6>();
         machine.gate(streams[0], 1);
         let mut last = 0;
         for (at, &stream) in streams.iter().enumerate() {
@@ -105,8 +81,7 @@ fn s1_a_chain_of_streams_stays_ordered() {
 #[test]
 fn s1_a_failed_request_forgets_nothing() {
     sharing("s1_a_failed_request_forgets_nothing", 64, "memory_limit:8MiB", |machine| {
-        let streams = open(machine, 3);
-        let [a, b, c] = streams[..] else { panic!("three streams") };
+        let [a, b, c] = machine.held_streams();
         let x = malloc_on(8 * MIB, a).expect("fits");
         machine.gate(a, 1);
         machine.fill(a, x, 0xAA, 8 * MIB);
@@ -150,7 +125,7 @@ fn s2_per_thread_streams_are_not_taken_for_one() {
 #[test]
 fn s3_the_limit_is_reachable() {
     sharing("s3_the_limit_is_reachable", 256, "memory_limit:64MiB", |machine| {
-        let stream = open(machine, 1)[0];
+        let stream = machine.held_stream();
         let blocks: Vec<u64> =
             (0..8).map(|_| malloc_on(8 * MIB, stream).expect("the limit holds eight")).collect();
         blocks.into_iter().for_each(|block| fill_and_free(machine, stream, block, 8 * MIB));
@@ -169,7 +144,7 @@ fn s3_the_limit_is_reachable() {
 #[test]
 fn s4_a_hole_in_a_big_chunk_is_harvested() {
     sharing("s4_a_hole_in_a_big_chunk_is_harvested", 128, "", |machine| {
-        let stream = open(machine, 1)[0];
+        let stream = machine.held_stream();
         let keep = |value: u8| {
             let block = malloc_on(16 * MIB, stream).expect("fits");
             machine.fill(stream, block, value, 16 * MIB);
@@ -196,8 +171,7 @@ fn s5_a_wait_is_for_the_right_stream_alone() {
     let test = "s5_a_wait_is_for_the_right_stream_alone";
     sharing(test, 4096, "memory_limit:256MiB,share:passed", |machine| {
         let context = machine.context();
-        let streams = open(machine, 4);
-        let [s1, s2, s3, s4] = streams[..] else { panic!("four streams") };
+        let [s1, s2, s3, s4] = machine.held_streams();
         let hot = malloc_on(MIB, s4).expect("fits");
         process::free(hot).expect("live");
         let live = malloc_on(124 * MIB, s2).expect("fits");
@@ -241,8 +215,7 @@ fn s5_a_wait_is_for_the_right_stream_alone() {
 fn s5_a_stream_wait_holds_nobody_up() {
     let test = "s5_a_stream_wait_holds_nobody_up";
     sharing(test, 4096, "memory_limit:256MiB", |machine| {
-        let streams = open(machine, 3);
-        let [s1, s2, s3] = streams[..] else { panic!("three streams") };
+        let [s1, s2, s3] = machine.held_streams();
         malloc_on(120 * MIB, s2).expect("fits");
         let a = malloc_on(128 * MIB, s1).expect("fits");
         machine.gate(s1, 1);
@@ -284,8 +257,7 @@ fn s6_a_creeping_size_strands_nothing() {
 #[test]
 fn pytorch_s1_no_spurious_out_of_memory() {
     sharing("pytorch_s1_no_spurious_out_of_memory", 4096, "memory_limit:20MiB", |machine| {
-        let streams = open(machine, 2);
-        let [s0, s1] = streams[..] else { panic!("two streams") };
+        let [s0, s1] = machine.held_streams();
         let a = malloc_on(4 * MIB, s0).expect("fits");
         let x = malloc_on(16 * MIB, s0).expect("fits");
         machine.fill(s0, a, 7, 4 * MIB);
@@ -310,8 +282,7 @@ fn pytorch_s1_no_spurious_out_of_memory() {
 fn pytorch_s1_no_wait_fails_and_succeeds_later() {
     let test = "pytorch_s1_no_wait_fails_and_succeeds_later";
     sharing(test, 4096, "memory_limit:20MiB", |machine| {
-        let streams = open(machine, 2);
-        let [s0, s1] = streams[..] else { panic!("two streams") };
+        let [s0, s1] = machine.held_streams();
         malloc_on(4 * MIB, s0).expect("fits");
         let x = malloc_on(16 * MIB, s0).expect("fits");
         machine.gate(s1, 1);
@@ -357,8 +328,7 @@ fn pytorch_s4_streams_strand_no_memory() {
 #[test]
 fn a_noted_wait_makes_crossing_free() {
     sharing("a_noted_wait_makes_crossing_free", 64, "memory_limit:16MiB", |machine| {
-        let streams = open(machine, 3);
-        let [a, b, c] = streams[..] else { panic!("three streams") };
+        let [a, b, c] = machine.held_streams();
         let p = malloc_on(8 * MIB, a).expect("fits");
         machine.gate(a, 1);
         fill_and_free(machine, a, p, 8 * MIB);
@@ -387,8 +357,7 @@ fn a_noted_wait_makes_crossing_free() {
 fn what_was_seen_crosses_without_a_driver_call() {
     let test = "what_was_seen_crosses_without_a_driver_call";
     sharing(test, 64, "memory_limit:16MiB", |machine| {
-        let streams = open(machine, 3);
-        let [a, b, c] = streams[..] else { panic!("three streams") };
+        let [a, b, c] = machine.held_streams();
         for bytes in [8 * MIB, 4096] {
             let p = malloc_on(bytes, a).expect("fits");
             machine.gate(a, bytes);
@@ -417,8 +386,7 @@ fn what_was_seen_crosses_without_a_driver_call() {
 fn a_block_is_freed_on_the_stream_that_used_it_last() {
     let test = "a_block_is_freed_on_the_stream_that_used_it_last";
     sharing(test, 64, "memory_limit:16MiB", |machine| {
-        let streams = open(machine, 2);
-        let [a, b] = streams[..] else { panic!("two streams") };
+        let [a, b] = machine.held_streams();
         for bytes in [8 * MIB, 4096] {
             let p = malloc_on(bytes, a).expect("fits");
             machine.fill(a, p, 1, bytes);
@@ -442,8 +410,7 @@ fn a_block_is_freed_on_the_stream_that_used_it_last() {
 #[test]
 fn a_block_is_freed_after_an_event() {
     sharing("a_block_is_freed_after_an_event", 64, "memory_limit:16MiB", |machine| {
-        let streams = open(machine, 2);
-        let [a, b] = streams[..] else { panic!("two streams") };
+        let [a, b] = machine.held_streams();
         for (round, bytes) in [8 * MIB, 4096, 8 * MIB].into_iter().enumerate() {
             let p = malloc_on(bytes, a).expect("fits");
             machine.order(a, b);
@@ -475,8 +442,7 @@ fn a_block_is_freed_after_an_event() {
 #[test]
 fn any_stream_gets_memory_that_is_over() {
     sharing("any_stream_gets_memory_that_is_over", 64, "memory_limit:16MiB", |machine| {
-        let streams = open(machine, 2);
-        let [a, b] = streams[..] else { panic!("two streams") };
+        let [a, b] = machine.held_streams();
         let p = malloc_on(8 * MIB, a).expect("fits");
         machine.gate(a, 1);
         fill_and_free(machine, a, p, 8 * MIB);
@@ -536,8 +502,7 @@ fn a_loop_with_recorded_blocks_hits() {
     let environment = [("SIMCUDA_MEMORY", "1GiB"), ("SIMCUDA_CHECKER", "log")];
     isolated("a_loop_with_recorded_blocks_hits", &environment, |machine| {
         machine.use_device(0);
-        let streams = open(machine, 2);
-        let [main, side] = streams[..] else { panic!("two streams") };
+        let [main, side] = machine.held_streams();
         let round = || {
             let block = malloc_on(4 * MIB, main).expect("fits");
             machine.fill(main, block, 1, 4 * MIB);
@@ -566,8 +531,7 @@ fn a_loop_with_recorded_blocks_hits() {
 #[test]
 fn isolation_is_kept_where_it_is_asked_for() {
     sharing("isolation_is_kept_where_it_is_asked_for", 256, "share:never", |machine| {
-        let streams = open(machine, 2);
-        let [a, b] = streams[..] else { panic!("two streams") };
+        let [a, b] = machine.held_streams();
         let p = malloc_on(8 * MIB, a).expect("fits");
         fill_and_free(machine, a, p, 8 * MIB);
         machine.synchronize_all();
@@ -585,8 +549,7 @@ fn dead_streams_leave_nothing_behind() {
     isolated("dead_streams_leave_nothing_behind", &environment, |machine| {
         machine.use_device(0);
         for round in 0..1000 {
-            let stream = machine.stream();
-            process::stream_open(0, stream).expect("a stream");
+            let stream = machine.held_stream();
             let block = malloc_on(4096, stream).expect("fits");
             machine.fill(stream, block, round as u8, 4096);
             process::free(block).expect("live");

@@ -22,8 +22,7 @@ fn a_block_that_was_freed_is_handed_out_again_with_no_call() {
     isolated("a_block_that_was_freed_is_handed_out_again_with_no_call", &CHECKED, |machine| {
         machine.use_device(0);
         warm_up();
-        let held = machine.stream();
-        process::stream_open(0, held).expect("a stream");
+        let held = machine.held_stream();
         for stream in [0, 1, 2, held] {
             for bytes in [1, 512, 3000, 60_000] {
                 let first = malloc_on(bytes, stream).expect("fits");
@@ -211,9 +210,7 @@ fn a_block_that_others_use_does_not_go_to_a_shelf() {
     isolated("a_block_that_others_use_does_not_go_to_a_shelf", &CHECKED, |machine| {
         machine.use_device(0);
         warm_up();
-        let (a, b) = (machine.stream(), machine.stream());
-        process::stream_open(0, a).expect("a stream");
-        process::stream_open(0, b).expect("a stream");
+        let [a, b] = machine.held_streams();
         process::free(malloc_on(4096, a).expect("fits")).expect("live");
         for _ in 0..20 {
             let block = malloc_on(4096, a).expect("fits");
@@ -238,8 +235,7 @@ fn a_recycled_handle_finds_no_shelf_of_the_old_stream() {
             machine.use_device(0);
             warm_up();
             for round in 0..20 {
-                let old = machine.stream();
-                process::stream_open(0, old).expect("a stream");
+                let old = machine.held_stream();
                 let block = malloc_on(4096, old).expect("fits");
                 machine.fill(old, block, 1, 4096);
                 process::free(block).expect("live");

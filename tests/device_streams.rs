@@ -12,23 +12,8 @@ const SCHEDULES: [&str; 6] = ["eager", "lazy", "lag:3", "lag:1000", "random:1", 
 
 /// Runs a scenario under every schedule, with the checker on.
 fn under_every_schedule(test: &str, more: &[(&str, &str)], body: impl Fn(&Machine)) {
-    for schedule in SCHEDULES {
-        let mut environment = vec![
-            ("SIMCUDA_MEMORY", "4GiB"),
-            ("SIMCUDA_DEVICES", "2"),
-            ("SIMCUDA_CHECKER", "log"),
-            ("SIMCUDA_SCHEDULE", schedule),
-        ];
-        environment.extend(more);
-        isolated(test, &environment, |machine| {
-            machine.use_device(0);
-            body(machine);
-        });
-    }
-}
-
-fn overlap(a: u64, b: u64, bytes: u64) -> bool {
-    a.abs_diff(b) < bytes
+    let device = [("SIMCUDA_MEMORY", "4GiB"), ("SIMCUDA_DEVICES", "2")];
+    under(&SCHEDULES, test, &[&device, more].concat(), body);
 }
 
 #[test]
@@ -67,8 +52,7 @@ fn another_stream_does_not_get_memory_with_pending_work() {
 #[test]
 fn a_recorded_block_waits_for_each_kind_of_stream() {
     under_every_schedule("a_recorded_block_waits_for_each_kind_of_stream", &[], |machine| {
-        let (held, borrowed, owner) = (machine.stream(), machine.stream(), machine.stream());
-        process::stream_open(0, held).expect("a stream");
+        let (held, borrowed, owner) = (machine.held_stream(), machine.stream(), machine.stream());
         for user in [0, 2, held, borrowed] {
             let block = malloc_on(8 * MIB, owner).expect("fits");
             machine.fill(owner, block, 1, 8 * MIB);
@@ -95,8 +79,7 @@ fn a_recorded_block_waits_for_each_kind_of_stream() {
 fn recorded_memory_is_not_reused_while_its_stream_is_held_up() {
     let test = "recorded_memory_is_not_reused_while_its_stream_is_held_up";
     under_every_schedule(test, &[], |machine| {
-        let (held, borrowed, owner) = (machine.stream(), machine.stream(), machine.stream());
-        process::stream_open(0, held).expect("a stream");
+        let (held, borrowed, owner) = (machine.held_stream(), machine.stream(), machine.stream());
         for (gate, user) in [(1, 2), (2, held), (3, borrowed)] {
             let block = malloc_on(8 * MIB, owner).expect("fits");
             machine.gate(user, gate);
@@ -104,7 +87,7 @@ fn recorded_memory_is_not_reused_while_its_stream_is_held_up() {
             process::record_stream(block, user).expect("live");
             process::free(block).expect("live");
             let other = malloc_on(8 * MIB, owner).expect("there is memory");
-            assert!(!overlap(block, other, 8 * MIB));
+            assert!(!overlap((block, 8 * MIB), (other, 8 * MIB)));
             machine.fill(owner, other, 2, 8 * MIB);
             process::free(other).expect("live");
             machine.sim.gate_open(gate);
@@ -244,10 +227,7 @@ fn memory_that_another_miss_claims_and_leaves_is_waited_for() {
     isolated(test, &environment, |machine| {
         let context = machine.use_device(0);
         process::set_memory_limit(0, 256 * MIB).expect("a device");
-        let (s1, s2) = (machine.stream(), machine.stream());
-        for stream in [s1, s2] {
-            process::stream_open(0, stream).expect("a stream");
-        }
+        let [s1, s2] = machine.held_streams();
         let block = malloc_on(250 * MIB, s1).expect("fits");
         machine.gate(s1, 1);
         machine.fill(s1, block, 1, 1);
@@ -288,8 +268,7 @@ fn memory_that_another_miss_claims_and_leaves_is_waited_for() {
 #[test]
 fn giving_back_waits_for_pending_work() {
     under_every_schedule("giving_back_waits_for_pending_work", &[], |machine| {
-        let (held, borrowed) = (machine.stream(), machine.stream());
-        process::stream_open(0, held).expect("a stream");
+        let (held, borrowed) = (machine.held_stream(), machine.stream());
         for stream in [0, 2, held, borrowed] {
             let block = malloc_on(20 * MIB, stream).expect("fits");
             machine.fill(stream, block, 1, 20 * MIB);
@@ -306,8 +285,7 @@ fn harvesting_waits_for_pending_work() {
     let alone = [("CUDDY_CONF", "share:never")];
     under_every_schedule("harvesting_waits_for_pending_work", &alone, |machine| {
         process::set_memory_limit(0, 64 * MIB).expect("a device");
-        let (held, borrowed) = (machine.stream(), machine.stream());
-        process::stream_open(0, held).expect("a stream");
+        let (held, borrowed) = (machine.held_stream(), machine.stream());
         let streams = [0, held, 2, borrowed];
         for round in 0..32 {
             let stream = streams[round % 4];
@@ -335,7 +313,7 @@ fn a_recycled_handle_is_another_stream() {
             let new = machine.stream();
             recycled += u32::from(old == new);
             let next = malloc_on(4 * MIB, new).expect("fits");
-            assert!(!overlap(block, next, 4 * MIB));
+            assert!(!overlap((block, 4 * MIB), (next, 4 * MIB)));
             machine.fill(new, next, 2, 4 * MIB);
             machine.sim.gate_open(100 + round);
             machine.synchronize(new);
@@ -357,8 +335,7 @@ fn a_retired_stream_leaves_its_memory_behind_its_last_fence() {
         |machine| {
             process::set_memory_limit(0, 32 * MIB).expect("a device");
             for _ in 0..4 {
-                let old = machine.stream();
-                process::stream_open(0, old).expect("a stream");
+                let old = machine.held_stream();
                 process::stream_open(0, old).expect("twice is once");
                 let early = malloc_on(8 * MIB, old).expect("fits");
                 let late = malloc_on(8 * MIB, old).expect("fits");
@@ -398,7 +375,7 @@ fn per_thread_default_streams_are_not_mixed_up() {
         });
         // The other thread has exited; its work is pending.
         let q = malloc_on(64 << 10, 2).expect("fits");
-        assert!(!overlap(p, q, 64 << 10));
+        assert!(!overlap((p, 64 << 10), (q, 64 << 10)));
         machine.fill(2, q, 2, 64 << 10);
         machine.sim.gate_open(9);
         process::free(q).expect("live");
@@ -456,7 +433,7 @@ fn streams_of_another_context_are_kept_apart() {
         let other = machine.create_context(0);
         // The legacy stream of this context is not that of the primary one.
         let there = process::malloc(4 * MIB, 0, process::CURRENT_DEVICE, 0).expect("fits");
-        assert!(!overlap(block, there, 4 * MIB));
+        assert!(!overlap((block, 4 * MIB), (there, 4 * MIB)));
         machine.fill(0, there, 2, 4 * MIB);
         let stream = machine.stream();
         let created = malloc_on(4 * MIB, stream).expect("fits");

@@ -339,3 +339,20 @@ fn a_library_that_depends_on_the_crate_keeps_its_own_name() {
     let symbols = output(Command::new("nm").args(["-D", "--defined-only"]).arg(&library));
     assert!(symbols.contains(" T cuddy_malloc\n"), "the C functions come with the crate");
 }
+
+/// What would be published builds from its own files alone, and is only the library.
+#[test]
+fn the_crate_can_be_packaged() {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["package", "--package", "cuddy", "--offline", "--allow-dirty", "--quiet"]);
+    // Where the stranger's crate has what is needed built already.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stranger");
+    output(cargo.env_remove("CUDDY_SONAME").env("CARGO_TARGET_DIR", &target));
+    let package = target.join(format!("package/cuddy-{}", env!("CARGO_PKG_VERSION")));
+    for (name, there) in [("src/lib.rs", true), ("LICENSE-MIT", true), ("tests", false)] {
+        assert_eq!(package.join(name).exists(), there, "{name}");
+    }
+    let archive = target.join(format!("package/cuddy-{}.crate", env!("CARGO_PKG_VERSION")));
+    let bytes = fs::metadata(&archive).expect("the archive").len();
+    assert!(bytes < 2 << 20, "{bytes} bytes");
+}

@@ -23,22 +23,8 @@ const SCHEDULES: [&str; 6] = ["eager", "lazy", "lag:3", "lag:1000", "random:1", 
 
 /// Runs a scenario under every schedule, on two devices, with the checker on.
 fn hosted(test: &str, more: &[(&str, &str)], body: impl Fn(&Machine)) {
-    for schedule in SCHEDULES {
-        let mut environment = vec![
-            ("SIMCUDA_MEMORY", "1GiB"),
-            ("SIMCUDA_DEVICES", "2"),
-            ("SIMCUDA_CHECKER", "log"),
-            ("SIMCUDA_SCHEDULE", schedule),
-        ];
-        environment.extend(more);
-        isolated(test, &environment, |machine| {
-            machine.use_device(0);
-            machine.ends_within(60);
-            body(machine);
-            let reports = machine.sim.reports();
-            assert!(reports.is_empty(), "{} reports, the first:\n{}", reports.len(), reports[0]);
-        });
-    }
+    let devices = [("SIMCUDA_MEMORY", "1GiB"), ("SIMCUDA_DEVICES", "2")];
+    under(&SCHEDULES, test, &[&devices, more].concat(), body);
 }
 
 fn stats() -> cuddy_host_stats {
@@ -68,16 +54,6 @@ fn send(machine: &Machine, stream: usize, to: u64, from: u64, bytes: u64) {
     assert_eq!(code, 0);
 }
 
-fn held(machine: &Machine) -> usize {
-    let stream = machine.stream();
-    process::stream_open(0, stream).expect("a stream");
-    stream
-}
-
-fn is_out_of_memory(outcome: &Result<u64, Error>) -> bool {
-    matches!(outcome, Err(Error::OutOfMemory(_)))
-}
-
 /// A block that a copy still reads is not handed out, whatever kind of stream the copy is on.
 #[test]
 fn a_block_is_not_reused_while_a_copy_runs() {
@@ -85,8 +61,9 @@ fn a_block_is_not_reused_while_a_copy_runs() {
         let bytes = 3 * MIB;
         let device = malloc(bytes, 0).expect("room");
         machine.synchronize_all();
-        let streams = [(held(machine), true), (machine.stream(), true), (0, true), (2, true)];
-        let whole = [(machine.stream(), false), (held(machine), false)];
+        let streams =
+            [(machine.held_stream(), true), (machine.stream(), true), (0, true), (2, true)];
+        let whole = [(machine.stream(), false), (machine.held_stream(), false)];
         for (gate, (stream, recorded)) in streams.into_iter().chain(whole).enumerate() {
             host_empty_cache().expect("it works");
             let first = host_malloc(bytes, 0).expect("memory");
@@ -118,7 +95,7 @@ fn a_block_is_not_reused_while_a_copy_runs() {
 #[test]
 fn only_recorded_streams_are_waited_for() {
     hosted("only_recorded_streams_are_waited_for", &[], |machine| {
-        let (used, busy) = (held(machine), held(machine));
+        let [used, busy] = machine.held_streams();
         machine.gate(busy, 1);
         let device = malloc_on(3 * MIB, used).expect("room");
         for flags in [0, HOST_STREAMS_RECORDED] {
@@ -323,7 +300,7 @@ fn misuse_has_its_own_errors() {
 #[test]
 fn a_refusal_gives_the_cache_back_and_waits() {
     hosted("a_refusal_gives_the_cache_back_and_waits", &[], |machine| {
-        let stream = held(machine);
+        let stream = machine.held_stream();
         let cached = host_malloc(4 * MIB, HOST_STREAMS_RECORDED).expect("memory");
         let live = host_malloc(80 * MIB, 0).expect("memory");
         host_free(cached).expect("live");
@@ -372,7 +349,7 @@ fn failing_calls_lose_nothing() {
         "cuEventSynchronize",
     ];
     hosted("failing_calls_lose_nothing", &[], |machine| {
-        let (one, borrowed) = (held(machine), machine.stream());
+        let (one, borrowed) = (machine.held_stream(), machine.stream());
         let device = malloc(MIB, 0).expect("room");
         machine.synchronize_all();
         let mut fired = 0;
@@ -469,7 +446,7 @@ fn a_reset_takes_its_own_memory_only() {
 #[test]
 fn a_captured_use_lasts_as_long_as_its_graph() {
     hosted("a_captured_use_lasts_as_long_as_its_graph", &[], |machine| {
-        let stream = held(machine);
+        let stream = machine.held_stream();
         let spare = host_malloc(4 * MIB, HOST_STREAMS_RECORDED).expect("memory");
         let used = host_malloc(3 * MIB, HOST_STREAMS_RECORDED).expect("memory");
         let graph = process::graph_begin(0, stream, 0).expect("the stream is free");
@@ -521,7 +498,7 @@ fn older_drivers_wait_rather_than_grow() {
 #[test]
 fn steady_loops_cost_little() {
     hosted("steady_loops_cost_little", &[], |machine| {
-        let stream = held(machine);
+        let stream = machine.held_stream();
         let device = malloc_on(4 * MIB, stream).expect("room");
         let round = |bytes: u64| {
             let block = host_malloc(bytes, 0).expect("memory");
@@ -631,7 +608,7 @@ fn threads_share_it() {
             for thread in 0..4u64 {
                 scope.spawn(move || {
                     machine.set_context(context);
-                    let stream = held(machine);
+                    let stream = machine.held_stream();
                     let device = malloc_on(MIB, stream).expect("room");
                     let (mut random, mut live) = (Random(thread), Vec::new());
                     for _ in 0..200 {
@@ -690,7 +667,7 @@ fn nothing_is_made_on_other_devices() {
 fn without_caching_every_call_reaches_the_driver() {
     let off = [("CUDDY_CONF", "caching:off")];
     hosted("without_caching_every_call_reaches_the_driver", &off, |machine| {
-        let stream = held(machine);
+        let stream = machine.held_stream();
         let device = malloc_on(MIB, stream).expect("room");
         for round in 1..=5u8 {
             let block = host_malloc(10_000, 0).expect("memory");
@@ -709,30 +686,12 @@ fn without_caching_every_call_reaches_the_driver() {
     });
 }
 
-fn begin_capture(machine: &Machine, stream: usize, mode: i32) {
-    assert_eq!(cu!(machine, "cuStreamBeginCapture_v2"(stream => usize, mode => i32)), 0);
-}
-
-/// Ends a capture that nothing has broken; an executable graph.
-fn end_capture(machine: &Machine, stream: usize) -> usize {
-    let (mut graph, mut executable) = (0usize, 0usize);
-    let to = &mut graph;
-    assert_eq!(cu!(machine, "cuStreamEndCapture"(stream => usize, to => *mut usize)), 0);
-    let to = &mut executable;
-    let code = cu!(machine, "cuGraphInstantiateWithFlags"(
-        to => *mut usize, graph => usize, 0 => u64
-    ));
-    assert_eq!(code, 0);
-    assert_eq!(cu!(machine, "cuGraphDestroy"(graph => usize)), 0);
-    executable
-}
-
 /// A block that a capture copies from is the graph's for all its launches, though it was freed inside;
 /// no call breaks the capture, in whatever mode it is.
 #[test]
 fn a_captured_copy_finds_its_block_at_each_launch() {
     hosted("a_captured_copy_finds_its_block_at_each_launch", &[], |machine| {
-        let (bytes, stream) = (3 * MIB, held(machine));
+        let (bytes, stream) = (3 * MIB, machine.held_stream());
         let device = malloc_on(bytes, stream).expect("room");
         machine.fill(stream, device, 0, bytes);
         let dirty = host_malloc(bytes, 0).expect("memory");
@@ -741,7 +700,7 @@ fn a_captured_copy_finds_its_block_at_each_launch() {
             let used = host_malloc(bytes, 0).expect("memory");
             write(machine, used, 7, bytes);
             let graph = process::graph_begin(0, stream, 0).expect("the stream is free");
-            begin_capture(machine, stream, mode);
+            machine.begin_capture_in(stream, mode);
             send(machine, stream, device, used, bytes);
             host_record_stream(used, stream).expect("a stream");
             host_free(used).expect("live");
@@ -750,7 +709,7 @@ fn a_captured_copy_finds_its_block_at_each_launch() {
             write(machine, inside, 1, bytes);
             host_free(inside).expect("live");
             assert_eq!(host_empty_cache(), Ok(0));
-            let executable = end_capture(machine, stream);
+            let executable = machine.instantiate_capture(stream);
             process::graph_end(graph).expect("begun");
             for launch in 0..3u8 {
                 let mut others = Vec::new();
@@ -797,10 +756,10 @@ fn a_capture_that_was_not_announced_is_refused() {
         let block = host_malloc(MIB, 0).expect("memory");
         let device = malloc(MIB, 0).expect("room");
         machine.synchronize_all();
-        begin_capture(machine, stream, 0);
+        machine.begin_capture_in(stream, 0);
         assert!(matches!(host_record_stream(block, stream), Err(Error::InvalidGraph(_))));
         machine.fill(stream, device, 1, MIB);
-        let executable = end_capture(machine, stream);
+        let executable = machine.instantiate_capture(stream);
         assert_eq!(cu!(machine, "cuGraphExecDestroy"(executable => usize)), 0);
         host_record_stream(block, stream).expect("no capture any more");
         host_free(block).expect("live");
@@ -811,7 +770,7 @@ fn a_capture_that_was_not_announced_is_refused() {
 #[test]
 fn a_thread_without_a_context_records_a_stream() {
     hosted("a_thread_without_a_context_records_a_stream", &[], |machine| {
-        let (stream, open) = (machine.stream(), held(machine));
+        let (stream, open) = (machine.stream(), machine.held_stream());
         let device = malloc(3 * MIB, 0).expect("room");
         machine.synchronize_all();
         for (gate, stream) in [stream, open].into_iter().enumerate() {

@@ -98,8 +98,7 @@ fn the_driver_is_what_it_says() {
 #[test]
 fn memory_comes_as_pages_or_as_segments() {
     on_every_persona("memory_comes_as_pages_or_as_segments", &SCHEDULES, |machine, persona| {
-        let stream = machine.stream();
-        process::stream_open(0, stream).expect("a stream");
+        let stream = machine.held_stream();
         let mut random = Random(7);
         let mut live = Vec::new();
         for round in 0..300u64 {
@@ -175,8 +174,7 @@ fn streams_are_told_apart_by_id_or_must_be_opened() {
 fn what_cannot_be_recorded_is_waited_for_over_the_context() {
     let test = "what_cannot_be_recorded_is_waited_for_over_the_context";
     on_every_persona(test, &SCHEDULES, |machine, persona| {
-        let owner = machine.stream();
-        process::stream_open(0, owner).expect("a stream");
+        let owner = machine.held_stream();
         const BIG: u64 = 80 * MIB;
         for round in 0..4u8 {
             let block = malloc_on(BIG, owner).expect("the device has it");

@@ -295,10 +295,11 @@ fn configured() {
         ("wait_ms:0", ",backing:pages,share:passed,memory_limit:64MiB"),
         ("decay_ms:1", ",backing:pages"),
         ("decay_waste:100", ",backing:pages,decay_ms:1"),
+        ("log:cuddy.log", ",backing:pages"),
     ];
     for (entry, with) in entries {
         let mut command = in_sandbox(&folder, &binary);
-        command.arg(entry).env("CUDDY_CONF", format!("{entry}{with}"));
+        command.arg(entry).env("CUDDY_CONF", format!("{entry}{with}")).current_dir(folder.path());
         common::run(&mut command).quietly();
     }
     for row in &cuddy::options::TABLE {

@@ -114,4 +114,45 @@ with cuddy.empty(1 << 20) as block:
     assert_eq!(common::run(command.current_dir(folder.path())).quietly(), "1048576 True True\n");
     assert_eq!(common::output(&mut Command::new(venv.join("bin/cuddy"))), "stand-in\n");
     assert!(venv.join("lib/cuddy/libsimcuda.so").exists(), "the simulated driver is not there");
+
+    let site = common::output(
+        Command::new(venv.join("bin/python"))
+            .args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'), end='')"]),
+    );
+    // Both licences ask for their text to come along.
+    for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+        let there = fs::read(format!("{site}/cuddy/{licence}")).expect("it is installed");
+        assert!(there == fs::read(licence).expect("it is committed"), "{licence}");
+    }
+
+    // The wheel names the glibc that its files ask for, and they ask for nothing that it may not expect.
+    let info = format!("{site}/cuddy-{}.dist-info/WHEEL", env!("CARGO_PKG_VERSION"));
+    let info = fs::read_to_string(info).expect("the wheel's own file");
+    let tag = info.lines().find_map(|line| line.strip_prefix("Tag: py3-none-")).expect("a tag");
+    let least =
+        ["libcuddy.so", "libsimcuda.so"].map(|name| newest_glibc(&library(name))).into_iter();
+    let least = least.max().expect("there are two");
+    assert_eq!(tag, format!("manylinux_2_{least}_{}", std::env::consts::ARCH));
+}
+
+/// The newest version of glibc, 2.so much, that a library asks for; and it needs nothing beside that.
+fn newest_glibc(library: &Path) -> u32 {
+    let dynamic = common::output(Command::new("readelf").arg("-dW").arg(library));
+    for line in dynamic.lines().filter(|line| line.contains("(NEEDED)")) {
+        let known = [
+            "libgcc_s.so.1",
+            "libc.so.6",
+            "libm.so.6",
+            "libdl.so.2",
+            "libpthread.so.0",
+            "ld-linux",
+        ];
+        assert!(known.iter().any(|name| line.contains(name)), "{line}");
+    }
+    let versions = common::output(Command::new("readelf").arg("-VW").arg(library));
+    let after = versions.split("Name: GLIBC_2.").skip(1);
+    after
+        .filter_map(|rest| rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok())
+        .max()
+        .expect("it asks for glibc")
 }

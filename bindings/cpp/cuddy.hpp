@@ -355,8 +355,10 @@ public:
 class held_stream {
 public:
     // device: the stream's; it must still be the current one at the end, unless it is named here.
-    explicit held_stream(cuddy::stream held, int device = CUDDY_CURRENT_DEVICE) : stream_(held), device_(device) {
-        check(cuddy_stream_open(device, held.get()));
+    // flags: 0, or CUDDY_STREAM_CAPTURABLE.
+    explicit held_stream(cuddy::stream held, int device = CUDDY_CURRENT_DEVICE, std::uint32_t flags = 0)
+        : stream_(held), device_(device) {
+        check(cuddy_stream_open_ex(device, held.get(), flags));
     }
     held_stream(const held_stream &) = delete;
     held_stream &operator=(const held_stream &) = delete;

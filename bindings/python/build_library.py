@@ -1,12 +1,16 @@
 """Builds libcuddy.so and the command, and puts them into the wheel.
 
 CUDDY_BUILT names a folder with a finished build (cargo's target/release) to take instead.
+
+The wheel says which C library it needs (PEP 600: `manylinux_2_34_x86_64` is glibc 2.34 or newer), by what its
+files ask for. What is built on an older system runs on more of them.
 """
 
 from __future__ import annotations
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sysconfig
@@ -15,6 +19,22 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent.parent
+# Without these there is no wheel; what else a build left comes along.
+NEEDED = ("libcuddy.so", "cuddy")
+SIMULATOR = ("libsimcuda.so", "cudart/libcudart.so.12", "cudart/libcudart.so.13")
+
+
+def platform_tag(files: list[pathlib.Path]) -> str:
+    """Where wheels with these files run: on Linux with glibc, the oldest glibc that has all they ask for.
+
+    Besides glibc they need libgcc_s, which every such system has (a test holds them to it).
+    """
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    asked = [int(minor) for path in files for minor in re.findall(rb"\0GLIBC_2\.(\d+)", path.read_bytes())]
+    if not platform.startswith("linux_") or not asked:
+        return platform
+    # PEP 600 begins with glibc 2.5; the first on x86-64 that anybody builds for is 2.17.
+    return f"manylinux_2_{max(17, *asked)}_{platform.removeprefix('linux_')}"
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
@@ -25,18 +45,23 @@ class CustomBuildHook(BuildHookInterface[Any]):
         if self.target_name != "wheel":
             raise RuntimeError("only a wheel can be built: the library's source is outside of this folder")
         built = self._built()
-        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        package, data = build_data["force_include"], build_data["shared_data"]
+        places = [
+            ("libcuddy.so", package, "cuddy/lib/libcuddy.so.0"),
+            ("libcuddy_preload.so", package, "cuddy/lib/libcuddy_preload.so"),
+            # For the environment's bin; and the simulated driver, where the command looks for it.
+            ("cuddy", build_data["shared_scripts"], "cuddy"),
+            *((name, data, f"lib/cuddy/{name}") for name in SIMULATOR),
+        ]
+        files = []
+        for name, place, goes_to in places:
+            if name in NEEDED or (built / name).exists():
+                files.append(self._stripped(built / name))
+                place[str(files[-1])] = goes_to
+        for licence in ("LICENSE-APACHE", "LICENSE-MIT"):
+            package[str(REPOSITORY / licence)] = f"cuddy/{licence}"
         build_data["pure_python"] = False
-        build_data["tag"] = f"py3-none-{platform}"
-        build_data["force_include"][str(self._stripped(built / "libcuddy.so"))] = "cuddy/lib/libcuddy.so.0"
-        preload = built / "libcuddy_preload.so"
-        if preload.exists():
-            build_data["force_include"][str(self._stripped(preload))] = "cuddy/lib/libcuddy_preload.so"
-        # `cuddy` for the environment's bin, and the simulated driver where it looks for it.
-        build_data["shared_scripts"][str(self._stripped(built / "cuddy"))] = "cuddy"
-        for name in ("libsimcuda.so", "cudart/libcudart.so.12", "cudart/libcudart.so.13"):
-            if (built / name).exists():
-                build_data["shared_data"][str(self._stripped(built / name))] = f"lib/cuddy/{name}"
+        build_data["tag"] = f"py3-none-{platform_tag(files)}"
 
     def _built(self) -> pathlib.Path:
         named = os.environ.get("CUDDY_BUILT")

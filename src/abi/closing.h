@@ -8,5 +8,6 @@
 #define cuddy_record_stream cuddy_record_stream_ptsz
 #define cuddy_host_record_stream cuddy_host_record_stream_ptsz
 #define cuddy_stream_open cuddy_stream_open_ptsz
+#define cuddy_stream_open_ex cuddy_stream_open_ex_ptsz
 #define cuddy_stream_retire cuddy_stream_retire_ptsz
 #endif

@@ -98,6 +98,16 @@ pub extern "C" fn cuddy_stream_open_ptsz(device: c_int, stream: cuddy_stream) ->
     streams::cuddy_stream_open(device, named(stream))
 }
 
+/// cuddy_stream_open_ex(), where stream 0 is CUDDY_STREAM_PER_THREAD.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuddy_stream_open_ex_ptsz(
+    device: c_int,
+    stream: cuddy_stream,
+    flags: u32,
+) -> cuddy_status {
+    streams::cuddy_stream_open_ex(device, named(stream), flags)
+}
+
 /// cuddy_stream_retire(), where stream 0 is CUDDY_STREAM_PER_THREAD.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuddy_stream_retire_ptsz(device: c_int, stream: cuddy_stream) -> cuddy_status {

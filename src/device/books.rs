@@ -15,7 +15,7 @@ use super::pools::{PoolName, Pools};
 use crate::error::Error;
 use crate::graphs::Graphs;
 use crate::hash::ByNumber;
-use crate::heap::{Block, FreeError, Request, Standing};
+use crate::heap::{Block, FreeError, Heap, Request, Standing};
 use crate::limbo::Limbo;
 use crate::mutants::mutant;
 use crate::stats::cuddy_stats;
@@ -52,6 +52,27 @@ pub(super) struct Books {
 }
 
 impl Books {
+    /// The books of a device that has no memory yet; a page, or what stands for one, is so large.
+    pub(super) fn new(page: u64, home: Home) -> Result<Self, Error> {
+        Ok(Self {
+            pools: Pools::new(Heap::new(page)?)?,
+            graphs: Default::default(),
+            streams: Streams::new(home)?,
+            limbo: Limbo::default(),
+            stats: cuddy_stats::NONE,
+            home,
+            generation: 0,
+            lost: Default::default(),
+            quarantined_outside: 0,
+            helpers: Vec::new(),
+            any_in_use: false,
+            peers: Default::default(),
+            decay: Default::default(),
+            tallies: 0,
+            reserved_told: 0,
+        })
+    }
+
     /// A block from a pool's cache.
     #[inline]
     pub(super) fn take(&mut self, pool: PoolId, request: &Request) -> Result<Option<Block>, Error> {

@@ -128,15 +128,9 @@ impl Device {
         }
         let last = match stream.is_any() {
             true => None,
-            false => Some(self.with_eager_slot(stream, |books, slot| {
-                books.streams.pin(slot);
-                let graph = books.graphs.get(name)?;
-                let pool = graph.pool;
-                books.streams.epoch(slot);
-                let stamp = books.streams.begin_fence(slot);
-                super::work::latest(&mut books.pools[pool].launched, stamp)?;
-                Ok(stamp)
-            })?),
+            false => {
+                Some(self.with_eager_slot(stream, |books, slot| books.note_launch(name, slot))?)
+            }
         };
         if let Some(stamp) = last {
             let home = self.books.lock().streams.home(stamp.stream);
@@ -149,14 +143,15 @@ impl Device {
                 self.record_on(stamp, StreamHandle(handle), home);
             }
         }
-        let mut books = self.books.lock();
-        let graph = books.graphs.remove(name)?;
-        let pool = &mut books.pools[graph.pool];
-        pool.graphs -= 1;
-        pool.destroyed |= graph.owns_pool;
-        drop(books);
-        if let Some(stamp) = last {
-            self.books.lock().streams.unpin(stamp.stream);
+        {
+            let mut books = self.books.lock();
+            if let Some(stamp) = last {
+                books.streams.unpin(stamp.stream);
+            }
+            let graph = books.graphs.remove(name)?;
+            let pool = &mut books.pools[graph.pool];
+            pool.graphs -= 1;
+            pool.destroyed |= graph.owns_pool;
         }
         // The graph is gone. What cannot be asked, or go back, now does so later.
         let _ = self.settle_launched();
@@ -216,7 +211,7 @@ impl Device {
     }
 
     /// Graphs that were begun before their capture do not know its number yet: asks for it.
-    fn learn_captures(&self) -> Result<(), Error> {
+    pub(super) fn learn_captures(&self) -> Result<(), Error> {
         // No graph ends meanwhile: their streams live. And no answer of before is noted after ours.
         let _recording = self.recording.lock();
         let mut unknown: Vec<usize> = Vec::new();
@@ -297,6 +292,17 @@ impl Device {
 }
 
 impl Books {
+    /// What has to pass until the launches of a graph that a stream was given so far are over. Pins
+    /// the stream's slot, unless it fails.
+    fn note_launch(&mut self, name: GraphName, slot: StreamSlot) -> Result<Stamp, Error> {
+        let pool = self.graphs.get(name)?.pool;
+        self.streams.epoch(slot);
+        let stamp = self.streams.begin_fence(slot);
+        super::work::latest(&mut self.pools[pool].launched, stamp)?;
+        self.streams.pin(slot);
+        Ok(stamp)
+    }
+
     /// The slot of a stream's captured work in a pool.
     fn captured_slot(&mut self, pool: PoolId, stream: StreamSlot) -> Result<StreamSlot, Error> {
         let key = Key::Captured { pool: pool.0, stream: stream.0 };
@@ -352,5 +358,22 @@ impl Books {
                 pool.launched.clear();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::streams::{Home, Kind};
+
+    /// What fails pins nothing: the stream's slot can be another stream's.
+    #[test]
+    fn a_launch_of_no_graph_pins_no_slot() {
+        let home = Home { context: 1, id: 1 };
+        let mut books = Books::new(2 << 20, home).expect("room");
+        let slot = books.streams.add(Key::Id(7), Kind::Borrowed, 0x5000, 7, home).expect("room");
+        let gone = GraphName { place: 0, generation: 1 };
+        assert!(matches!(books.note_launch(gone, slot), Err(Error::InvalidGraph(_))));
+        assert_eq!(books.streams.idle(), Some(slot));
     }
 }

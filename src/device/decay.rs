@@ -76,6 +76,7 @@ impl Device {
     /// destroyed pools leave goes back, and so does what has decayed. Waits for nobody. How many
     /// bytes were given back.
     pub(crate) fn tick(&self) -> Result<u64, Error> {
+        self.look_for_captures()?;
         let before = self.books.lock().stats.reserved;
         {
             let mut work = match Work::begin(self, None) {

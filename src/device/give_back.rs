@@ -16,6 +16,7 @@ impl Device {
     /// Gives cached memory back until no more than `keep` bytes are reserved. Waits for the streams
     /// that used it last. How many bytes were given back.
     pub(crate) fn trim(&self, keep: u64) -> Result<u64, Error> {
+        self.look_for_captures()?;
         let mut work = match Work::begin(self, None) {
             Ok(Turn::Mine(work)) => work,
             Ok(Turn::Reset) | Err(Error::Shutdown) => return Ok(0),

@@ -60,6 +60,7 @@ impl Device {
             books.lost.retain(|at| !inside(at));
         }
         books.limbo = Default::default();
+        self.forget_found(books);
         books.streams.reset(home);
         books.home = home;
         books.generation += 1;

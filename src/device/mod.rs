@@ -10,6 +10,7 @@
 //! holds from the next growth on).
 
 mod books;
+mod capturable;
 mod capture;
 mod decay;
 mod fence;
@@ -45,7 +46,7 @@ pub(crate) use self::human::short;
 pub(crate) use self::names::Named;
 pub(crate) use self::snapshot::untouched;
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Condvar, RwLock};
 
 use self::books::Books;
@@ -71,14 +72,16 @@ use crate::types::{Address, DeviceId, PoolId, Stamp, StreamSlot};
 
 /// How often one call starts anew on a device that is reset under it.
 const MOST_STARTS: usize = 4;
+/// Rank of the lock around looking for captures.
+const LOOKING: u8 = 4;
 /// Rank of the lock that makes misses take turns.
-const GROWTH: u8 = 4;
+const GROWTH: u8 = 5;
 /// Rank of the lock that keeps handles valid while they are recorded on.
-const RECORDING: u8 = 5;
+const RECORDING: u8 = 6;
 /// Rank of the lock around the books.
-const BOOKS: u8 = 6;
+const BOOKS: u8 = 7;
 /// Rank of the lock around the spare events.
-const SPARES: u8 = 7;
+const SPARES: u8 = 8;
 
 /// What serves a device's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +107,9 @@ pub(crate) struct Device {
     calls: AtomicU64,
     /// Graphs that are begun.
     captures: AtomicU32,
+    /// Whether captures are to be looked for.
+    looks: AtomicBool,
+    looking: Lock<(), LOOKING>,
     growth: Lock<Growing, GROWTH>,
     /// Told when a miss that waited for the GPU has come back.
     returned: Condvar,
@@ -164,6 +170,7 @@ impl Device {
         let Some(bytes) = size::round_up(want.bytes) else {
             return Err(self.beyond_reach(want.bytes));
         };
+        self.look_for_captures()?;
         let key = want.stream.key();
         let wait_ms = want.wait_ms.unwrap_or(self.options.wait_ms);
         let mut starts = 0;
@@ -271,6 +278,7 @@ impl Device {
     /// books.
     #[inline(never)]
     pub(crate) fn free(&self, pool: PoolId, address: Address) -> Result<(), Error> {
+        self.look_for_captures()?;
         let mut books = self.my_books();
         let pool = books.serving(address, pool)?;
         if self.may_capture() {

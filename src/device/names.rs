@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use super::Device;
 use crate::driver::{Context, StreamHandle};
 use crate::error::{DriverError, Error, sentence};
+use crate::mutants::{mutant, slow_mutant};
 use crate::options::StreamTrust;
 use crate::streams::{Home, Key, Kind};
 use crate::sync::thread_number;
@@ -42,7 +43,12 @@ impl Named {
 impl Device {
     /// Keeps a stream's handle until it is retired.
     pub(crate) fn open_stream(&self, stream: Named) -> Result<(), Error> {
-        let Some(handle) = stream.created_or_built_in()? else { return Ok(()) };
+        self.hold_stream(stream).map(|_| ())
+    }
+
+    /// The slot of a stream whose handle is kept; `None` for a default stream, whose always is.
+    pub(super) fn hold_stream(&self, stream: Named) -> Result<Option<StreamSlot>, Error> {
+        let Some(handle) = stream.created_or_built_in()? else { return Ok(None) };
         let id = match self.driver.has_stream_ids() {
             true => self.stream_id(handle)?,
             false => 0,
@@ -51,13 +57,16 @@ impl Device {
         let mut books = self.books.lock();
         self.vacate_idle(&mut books);
         self.front.end_era();
-        books.streams.hold(handle.0, id, home)?;
-        Ok(())
+        books.streams.hold(handle.0, id, home).map(Some)
     }
 
     /// Records a held stream's last fence, and never touches its handle again.
     pub(crate) fn retire_stream(&self, stream: Named) -> Result<(), Error> {
         let Some(handle) = stream.created_or_built_in()? else { return Ok(()) };
+        let nobody_asks = self.looking.lock();
+        self.end_found(handle, &nobody_asks)?;
+        let nobody_asks = (!mutant("capturable-asks-the-retired")).then_some(nobody_asks);
+        let _ = slow_mutant("capturable-asks-the-retired");
         let mut books = self.books.lock();
         let Some(last) = books.streams.retire(handle.0) else {
             return Err(Error::InvalidStream(sentence!(
@@ -68,7 +77,7 @@ impl Device {
         };
         self.front.end_era();
         let home = books.streams.home(last.stream);
-        drop(books);
+        drop((books, nobody_asks));
         let _nobody_records = self.recording.lock();
         self.record_on(last, handle, home);
         Ok(())

@@ -1,24 +1,21 @@
 #![forbid(unsafe_code)]
 //! Opening a device: its context, what serves it, and its first addresses.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Condvar, RwLock};
 
 use super::books::Books;
 use super::fence::Spares;
 use super::front::Front;
 use super::pages::Pages;
-use super::pools::Pools;
 use super::{Device, Growing, Store};
 use crate::driver::{Context, Driver};
 use crate::error::{Error, sentence};
-use crate::heap::{Heap, PageRun};
-use crate::limbo::Limbo;
+use crate::heap::PageRun;
 use crate::options::{Backing, Options};
 use crate::owners::Owners;
 use crate::size::align_up;
-use crate::stats::cuddy_stats;
-use crate::streams::{Home, Streams};
+use crate::streams::Home;
 use crate::sync::Lock;
 use crate::types::{Address, DeviceId, PoolId};
 
@@ -83,23 +80,7 @@ impl Device {
             Store::Pages(page) => page,
             Store::Segments => SEGMENT_UNIT,
         };
-        let books = Books {
-            pools: Pools::new(Heap::new(page)?)?,
-            graphs: Default::default(),
-            streams: Streams::new(home)?,
-            limbo: Limbo::default(),
-            stats: cuddy_stats::NONE,
-            home,
-            generation: 0,
-            lost: Default::default(),
-            quarantined_outside: 0,
-            helpers: Vec::new(),
-            any_in_use: false,
-            peers: Default::default(),
-            decay: Default::default(),
-            tallies: 0,
-            reserved_told: 0,
-        };
+        let books = Books::new(page, home)?;
         Ok(Self {
             id,
             driver,
@@ -110,6 +91,8 @@ impl Device {
             shows_free_memory: true,
             calls: AtomicU64::new(0),
             captures: AtomicU32::new(0),
+            looks: AtomicBool::new(false),
+            looking: Lock::new(()),
             growth: Lock::new(Growing {
                 pages: Pages::new(page),
                 stuck: Default::default(),

@@ -92,6 +92,7 @@ impl Device {
         stream: Named,
         act: impl FnOnce(&mut Books, StreamSlot) -> Result<R, Error>,
     ) -> Result<R, Error> {
+        self.look_for_captures()?;
         self.with_slot_by(|| self.slot(stream), act)
     }
 

@@ -93,6 +93,7 @@ impl Device {
     /// Gives a pool's cached memory back to the driver until no more than `keep` bytes are reserved in
     /// it. Waits for the streams that used it last. How many bytes were given back.
     pub(crate) fn trim_pool(&self, name: PoolName, keep: u64) -> Result<u64, Error> {
+        self.look_for_captures()?;
         let id = self.books.lock().pin(self.id, name)?;
         let outcome = self.trim_pinned(id, keep);
         self.books.lock().unpin(id);

@@ -184,9 +184,9 @@ impl Device {
         Ok(self.books.lock().generation)
     }
 
-    /// Whether a capture that we know of may be under way.
+    /// Whether a capture that we know of, or can find, may be under way.
     pub(crate) fn is_capturing(&self) -> bool {
-        self.may_capture()
+        self.look_for_captures().is_err() || self.may_capture()
     }
 
     /// Acts in the device's own context.

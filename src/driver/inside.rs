@@ -15,10 +15,6 @@ use crate::types::DeviceId;
 
 /// `CU_STREAM_CAPTURE_MODE_RELAXED`: calls on this thread disturb no capture of other threads.
 const RELAXED: c_int = 2;
-/// `CUDA_ERROR_NOT_SUPPORTED`.
-const NOT_SUPPORTED: c_int = 801;
-/// `CU_STREAM_CAPTURE_STATUS_ACTIVE`.
-const ACTIVE: c_int = 1;
 /// `CU_EVENT_DISABLE_TIMING`.
 const WITHOUT_TIMING: u32 = 2;
 
@@ -31,7 +27,7 @@ pub(crate) enum Access {
 
 /// A context is current on this thread, and the thread's capture mode relaxed, while this lives.
 pub(crate) struct Inside<'d> {
-    driver: &'d Driver,
+    pub(super) driver: &'d Driver,
     context: Context,
     device: DeviceId,
     calls: &'d AtomicU64,
@@ -92,7 +88,7 @@ impl Inside<'_> {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn call<F: Copy>(
+    pub(super) fn call<F: Copy>(
         &self,
         entry: Entry,
         function: Option<F>,
@@ -204,53 +200,6 @@ impl Inside<'_> {
         self.call(Entry::stream_wait, self.driver.table.stream_wait, |f| unsafe {
             f(pointer(stream.0), pointer(event), 0)
         })
-    }
-
-    /// The driver's number of the capture that the stream is in, if it is in one.
-    ///
-    /// The handle must be valid: built-in, held, or passed to Cuddy in this very call.
-    pub(crate) fn capture_of(&self, stream: StreamHandle) -> Result<Option<u64>, DriverError> {
-        let Some(function) = self.driver.table.stream_capture else { return Ok(None) };
-        let (mut status, mut number) = (0, 0);
-        let none = std::ptr::null_mut();
-        // SAFETY: writes one int and one u64 that outlive the call; the outputs that are NULL are
-        // left out; the stream is valid by the rule.
-        let asked = self.call(Entry::stream_capture, Some(function), |f| unsafe {
-            f(pointer(stream.0), &mut status, &mut number, none, none.cast(), none.cast())
-        });
-        match asked {
-            Ok(()) => {}
-            // A driver that cannot say has no captures.
-            Err(DriverError { code: NOT_SUPPORTED, .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        }
-        // An invalidated capture (2) has no number that is still good.
-        Ok((status == ACTIVE).then_some(number))
-    }
-
-    /// Whether the driver says that the stream is capturing.
-    ///
-    /// The handle must be valid: built-in, held, or passed to Cuddy in this very call.
-    pub(crate) fn is_capturing(&self, stream: StreamHandle) -> bool {
-        let mut status = 0;
-        let entry = self.driver.table.stream_is_capturing;
-        // SAFETY: writes one int that outlives the call; the stream is valid by the rule.
-        let asked = self.call(Entry::stream_is_capturing, entry, |f| unsafe {
-            f(pointer(stream.0), &mut status)
-        });
-        asked.is_ok() && status == ACTIVE
-    }
-
-    /// Whether the stream may be capturing: also if the driver will not say.
-    pub(crate) fn may_be_capturing(&self, stream: StreamHandle) -> bool {
-        let Some(_) = self.driver.table.stream_is_capturing else { return false };
-        let mut status = 0;
-        let entry = self.driver.table.stream_is_capturing;
-        // SAFETY: writes one int that outlives the call; the stream is valid by the rule.
-        let asked = self.call(Entry::stream_is_capturing, entry, |f| unsafe {
-            f(pointer(stream.0), &mut status)
-        });
-        asked.is_err() || status != 0
     }
 
     /// Whether what an event of the caller's stands behind is over.

@@ -7,6 +7,7 @@
 //! Every call returns `Ok` or the function's name and code; nothing here waits but the functions
 //! named `synchronize`, and nothing remembers a block, a page or a stream. All is thread-safe.
 
+mod captures;
 mod inside;
 mod open;
 mod table;
@@ -86,6 +87,10 @@ impl Driver {
     /// Forgets functions that came after this driver: a library that stands in for an old one may
     /// export them all the same.
     fn forget_newer(&mut self) {
+        if self.version < 11_030 {
+            self.table.user_object_create = None;
+            self.table.graph_retain_object = None;
+        }
         if self.version < 12_000 {
             self.table.stream_id = None;
             self.table.context_id = None;
@@ -160,6 +165,15 @@ impl Driver {
     /// Whether an event can be recorded over a whole context (CUDA 12.5).
     pub(crate) fn has_context_events(&self) -> bool {
         self.table.context_record.is_some()
+    }
+
+    /// Whether the driver can say that a captured graph is gone (CUDA 11.3).
+    pub(crate) fn can_watch_captures(&self) -> bool {
+        let table = &self.table;
+        table.stream_capture.is_some()
+            && table.user_object_create.is_some()
+            && table.user_object_release.is_some()
+            && table.graph_retain_object.is_some()
     }
 
     /// How many devices the driver sees.

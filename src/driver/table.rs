@@ -13,6 +13,9 @@ type Opaque = *mut c_void;
 /// A `CUmemGenericAllocationHandle`.
 type Memory = u64;
 
+/// A `CUhostFn`.
+type Destructor = unsafe extern "C" fn(*mut c_void);
+
 macro_rules! entries {
     ($($field:ident = $symbol:literal $name:literal ($($argument:ty),*),)*) => {
         /// The pointers; `None` where this driver is too old to have the function.
@@ -76,6 +79,9 @@ entries! {
     stream_create = c"cuStreamCreate" "cuStreamCreate" (*mut Opaque, c_uint),
     stream_capture = c"cuStreamGetCaptureInfo_v2" "cuStreamGetCaptureInfo" (Opaque, *mut c_int, *mut u64, *mut Opaque, *mut *const Opaque, *mut usize),
     stream_is_capturing = c"cuStreamIsCapturing" "cuStreamIsCapturing" (Opaque, *mut c_int),
+    user_object_create = c"cuUserObjectCreate" "cuUserObjectCreate" (*mut Opaque, Opaque, Destructor, c_uint, c_uint),
+    user_object_release = c"cuUserObjectRelease" "cuUserObjectRelease" (Opaque, c_uint),
+    graph_retain_object = c"cuGraphRetainUserObject" "cuGraphRetainUserObject" (Opaque, Opaque, c_uint, c_uint),
     stream_wait = c"cuStreamWaitEvent" "cuStreamWaitEvent" (Opaque, Opaque, c_uint),
     event_create = c"cuEventCreate" "cuEventCreate" (*mut Opaque, c_uint),
     event_record = c"cuEventRecord" "cuEventRecord" (Opaque, Opaque),

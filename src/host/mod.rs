@@ -270,15 +270,13 @@ impl Host {
     /// Gives free segments of at least so many bytes back, or all that there are. How many bytes,
     /// and the last failure. Nothing while a graph is captured: the driver may wait for work there.
     fn give_back(&self, bytes: u64) -> (u64, Result<(), Error>) {
-        let claimed = {
-            let mut books = self.books.lock();
-            match books.devices() {
-                Ok(devices) if devices.iter().any(|device| is_capturing(device)) => {
-                    return (0, Ok(()));
-                }
-                Ok(_) => books.claim(bytes),
-                Err(error) => Err(error),
+        let devices = self.books.lock().devices();
+        let claimed = match devices {
+            Ok(devices) if devices.iter().any(|device| is_capturing(device)) => {
+                return (0, Ok(()));
             }
+            Ok(_) => self.books.lock().claim(bytes),
+            Err(error) => Err(error),
         };
         let (mut given, mut outcome) = (0, Ok(()));
         let leaving = claimed.unwrap_or_else(|error| {

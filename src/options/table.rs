@@ -71,6 +71,8 @@ pub struct Options {
     pub decay_ms: u64,
     /// Memory decays only while more than this percentage of what is reserved is unneeded.
     pub decay_waste: u64,
+    /// The file that lines of the log are appended to; empty for none.
+    pub log: &'static str,
 }
 
 impl Options {
@@ -96,6 +98,7 @@ impl Options {
         wait_ms: Self::NO_LIMIT,
         decay_ms: Self::NO_LIMIT,
         decay_waste: 0,
+        log: "",
     };
 }
 
@@ -149,6 +152,11 @@ pub enum Kind {
         /// The option's field.
         field: fn(&mut Options) -> &mut bool,
     },
+    /// A file's name, or `none`. Its text is kept until the process ends.
+    File {
+        /// The option's field.
+        field: fn(&mut Options) -> &mut &'static str,
+    },
 }
 
 /// When an option may be set.
@@ -173,9 +181,12 @@ pub struct Row {
     pub help: &'static str,
 }
 
+/// The longest name of a file, in bytes: Linux takes no longer one.
+const LONGEST_NAME: usize = 4095;
+
 /// How many options there are.
 /// cbindgen:ignore
-pub const COUNT: usize = 13;
+pub const COUNT: usize = 14;
 
 /// Every option there is.
 #[rustfmt::skip]
@@ -243,6 +254,10 @@ pub static TABLE: [Row; COUNT] = [
                                field: |o| &mut o.decay_waste },
           help: "Memory decays only while more than this percentage of what is reserved was not \
                  needed." },
+    Row { name: "log", changes: Changes::BeforeUse,
+          kind: Kind::File { field: |o| &mut o.log },
+          help: "A file to which a line is appended when a device is first used, when memory is got \
+                 from the driver or given back, and when a request fails." },
 ];
 
 /// Displays what a row takes: "backing (auto, pages or segments)".
@@ -274,6 +289,7 @@ impl fmt::Display for Kind {
                 _ => words.iter().try_for_each(|word| f.write_str(word)),
             },
             Self::Switch { .. } => f.write_str("on or off"),
+            Self::File { .. } => f.write_str("a file's name or none"),
         }
     }
 }
@@ -321,8 +337,23 @@ fn place(kind: &Kind, text: &str, options: &mut Options) -> Option<()> {
                 _ => return None,
             };
         }
+        Kind::File { field } => {
+            let name = if text == "none" { "" } else { kept(text)? };
+            *field(options) = name;
+        }
     }
     Some(())
+}
+
+/// A file's name, kept until the process ends; `None` if it is none.
+fn kept(name: &str) -> Option<&'static str> {
+    if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
+        return None;
+    }
+    let mut copy = String::new();
+    copy.try_reserve_exact(name.len()).ok()?;
+    copy.push_str(name);
+    Some(copy.leak())
 }
 
 /// A value as text that [`read`] takes back.
@@ -342,6 +373,10 @@ pub(super) fn write(row: &Row, options: &Options) -> String {
         Kind::Switch { field } => {
             sentence!("{}", if *field(&mut options) { "on" } else { "off" })
         }
+        Kind::File { field } => match *field(&mut options) {
+            "" => sentence!("none"),
+            name => sentence!("{name}"),
+        },
     }
 }
 

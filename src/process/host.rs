@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
 use super::configuration::in_force;
+use super::log;
 use super::start::{Process, started};
 use crate::device::{Device, Named};
 use crate::driver::StreamHandle;
@@ -57,7 +58,8 @@ pub fn host_malloc(bytes: u64, flags: u32) -> Result<u64, Error> {
         let process = started()?;
         process.device(process.current()?)
     };
-    host()?.malloc(want, device).map(|address| address.0)
+    let given = host()?.malloc(want, device).map(|address| address.0);
+    given.map_err(|error| log::failed(error, bytes))
 }
 
 /// Gives a block back. 0 is no block, and fine.

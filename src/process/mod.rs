@@ -11,6 +11,7 @@ mod exporter;
 mod facts;
 mod graphs;
 mod host;
+mod log;
 mod metrics;
 mod observers;
 mod pools;
@@ -172,10 +173,12 @@ fn shelf_takes(pointer: u64) -> bool {
 /// What [`malloc_in`] does when there is nothing on the shelf, or somebody watches.
 #[inline(never)]
 pub fn malloc_missed(asked: Asked) -> Result<u64, Error> {
+    let bytes = asked.bytes;
     let served = if is_watched() { watch::malloc(asked) } else { serve(asked) };
     match served {
-        Err(Error::OutOfMemory(text)) => Err(shortage::happened(text, asked)),
-        served => served,
+        Ok(address) => Ok(address),
+        Err(Error::OutOfMemory(text)) => Err(log::failed(shortage::happened(text, asked), bytes)),
+        Err(error) => Err(log::failed(error, bytes)),
     }
 }
 
@@ -289,6 +292,13 @@ pub fn stream_open(device: i32, stream: usize) -> Result<(), Error> {
     let process = started()?;
     let (device, named) = process.place(device, stream)?;
     device.open_stream(named)
+}
+
+/// The same for a stream whose captures Cuddy is to find by itself: each call asks.
+pub fn stream_open_capturable(device: i32, stream: usize) -> Result<(), Error> {
+    let process = started()?;
+    let (device, named) = process.place(device, stream)?;
+    device.open_capturable(named)
 }
 
 /// Says that a stream is about to be destroyed. Its handle is never touched again.

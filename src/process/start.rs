@@ -4,6 +4,8 @@
 use std::sync::OnceLock;
 
 use super::configuration::in_force;
+use super::facts::device_facts;
+use super::log;
 use crate::device::Device;
 use crate::driver::Driver;
 use crate::error::Error;
@@ -99,12 +101,17 @@ impl Process {
 
     #[cold]
     fn open(&'static self, id: DeviceId) -> Result<&'static Device, Error> {
-        let _one_at_a_time = self.opening.lock();
-        if let Some(device) = self.device_in_use(id) {
-            return Ok(device);
-        }
-        let device = Device::open(&self.driver, &OWNERS, id, in_force(), self.limit(id)?)?;
-        Ok(self.devices[id.0 as usize].get_or_init(|| device))
+        log::begin();
+        let device = {
+            let _one_at_a_time = self.opening.lock();
+            if let Some(device) = self.device_in_use(id) {
+                return Ok(device);
+            }
+            let device = Device::open(&self.driver, &OWNERS, id, in_force(), self.limit(id)?)?;
+            self.devices[id.0 as usize].get_or_init(|| device)
+        };
+        log::opened(|| device_facts(id.0 as i32));
+        Ok(device)
     }
 
     /// The device of the calling thread's current context; without one device 0, as the runtime has

@@ -96,6 +96,8 @@ struct Stream<E> {
     seen: HashMap<u32, u64, ByNumber>,
     /// Calls under way that know the slot.
     pins: u32,
+    /// Its captures are not told: each call asks.
+    capturable: bool,
 }
 
 /// The streams of one device.
@@ -196,6 +198,7 @@ impl<E: Clone> Streams<E> {
             wanted: false,
             seen,
             pins: 0,
+            capturable: false,
         };
         match self.streams.get_mut(slot.0 as usize) {
             Some(old) => *old = stream,
@@ -257,6 +260,17 @@ impl<E: Clone> Streams<E> {
         Ok(slot)
     }
 
+    /// From now on each call asks whether the held stream is being captured.
+    pub(crate) fn make_capturable(&mut self, slot: StreamSlot) {
+        self.streams[slot.0 as usize].capturable = true;
+    }
+
+    /// The handles of the streams that are to be asked.
+    pub(crate) fn capturable(&self) -> impl Iterator<Item = usize> + '_ {
+        let asked = |stream: &&Stream<E>| stream.capturable && stream.kind == Kind::Held;
+        self.streams.iter().filter(asked).map(|stream| stream.handle)
+    }
+
     /// Forgets a held stream's handle, and begins its last fence: whatever is stamped from now on
     /// is covered by it, since the stream gets no more work.
     pub(crate) fn retire(&mut self, handle: usize) -> Option<Stamp> {
@@ -273,10 +287,11 @@ impl<E: Clone> Streams<E> {
         (stream.handle, stream.id)
     }
 
-    /// Whether the stream's name means it until somebody says otherwise.
+    /// Whether the stream's name alone says what its requests need: it means the stream until
+    /// somebody says otherwise, and whether that is captured is told.
     pub(crate) fn is_lasting(&self, slot: StreamSlot) -> bool {
-        let kind = self.streams[slot.0 as usize].kind;
-        matches!(kind, Kind::Legacy | Kind::PerThread(_) | Kind::Held)
+        let Stream { kind, capturable, .. } = self.streams[slot.0 as usize];
+        matches!(kind, Kind::Legacy | Kind::PerThread(_) | Kind::Held) && !capturable
     }
 
     /// The context that the stream lives in.

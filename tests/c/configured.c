@@ -150,6 +150,17 @@ static void decay_waste(void) {
     SAME(reserved(), 64 * MIB);
 }
 
+static void log_to(void) {
+    char line[512];
+    FILE *file;
+    OK(cuddy_free(allocate(5 * MIB, STREAM)));
+    file = fopen("cuddy.log", "r");
+    CHECK(file && fgets(line, sizeof line, file) && strstr(line, " event=device device=0 "));
+    CHECK(fgets(line, sizeof line, file) && strstr(line, " event=growth device=0 bytes=6291456 "));
+    CHECK(!fgets(line, sizeof line, file));
+    fclose(file);
+}
+
 int main(int count, char **arguments) {
     static const struct {
         const char *name;
@@ -170,6 +181,7 @@ int main(int count, char **arguments) {
         {"wait_ms:0", wait_ms},
         {"decay_ms:1", decay_ms},
         {"decay_waste:100", decay_waste},
+        {"log:cuddy.log", log_to},
     };
     size_t i;
     CHECK(count == 2);

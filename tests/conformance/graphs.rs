@@ -1,69 +1,37 @@
 //! Graphs, captured by the simulated driver for real: what may not be called in a capture ends it with
 //! an error, so a capture that ends well has shown that nothing was.
 
-use std::ffi::c_void;
-
 use cuddy::error::Error;
 use cuddy::process::{self, PoolOptions};
 
 use crate::machine::*;
 
-/// The modes of a capture: what other threads, this one, or nobody may not call meanwhile.
-const MODES: [i32; 3] = [0, 1, 2];
-
 fn on(configuration: &str, test: &str, body: impl FnOnce(&Machine)) {
-    let environment =
-        [("SIMCUDA_MEMORY", "1GiB"), ("SIMCUDA_CHECKER", "log"), ("CUDDY_CONF", configuration)];
-    isolated(&format!("graphs::{test}"), &environment, |machine| {
-        machine.use_device(0);
+    let environment = [("SIMCUDA_MEMORY", "1GiB"), ("CUDDY_CONF", configuration)];
+    checked(&format!("graphs::{test}"), &environment, |machine| {
         body(machine);
         machine.assert_clean();
     });
 }
 
-fn held(machine: &Machine) -> usize {
-    let stream = machine.stream();
-    process::stream_open(0, stream).expect("a stream");
-    stream
-}
-
 /// Begins a capture, and says so; the graph's name.
 fn begin(machine: &Machine, stream: usize, mode: i32, pool: u64) -> u64 {
-    let code = cu!(machine, "cuStreamBeginCapture_v2"(stream => usize, mode => i32));
-    assert_eq!(code, 0);
+    machine.begin_capture_in(stream, mode);
     process::graph_begin(0, stream, pool).expect("the stream is free")
 }
 
 /// Ends a capture, which nothing has spoilt; what can be launched.
 fn end(machine: &Machine, stream: usize, graph: u64) -> usize {
-    let (mut captured, mut launchable) = (0usize, 0usize);
-    let to = &mut captured;
-    let code = cu!(machine, "cuStreamEndCapture"(stream => usize, to => *mut usize));
-    assert_eq!(code, 0, "the capture was spoilt");
+    let launchable = machine.instantiate_capture(stream);
     process::graph_end(graph).expect("it was begun");
-    let to = &mut launchable;
-    let code = cu!(machine, "cuGraphInstantiateWithFlags"(
-        to => *mut usize, captured => usize, 0 => u64
-    ));
-    assert_eq!(code, 0);
-    assert_eq!(cu!(machine, "cuGraphDestroy"(captured => usize)), 0);
     launchable
-}
-
-fn launch(machine: &Machine, launchable: usize, stream: usize) {
-    let code = cu!(machine, "cuGraphLaunch"(launchable => usize, stream => usize));
-    assert_eq!(code, 0);
 }
 
 /// Destroys a graph behind its last launch.
 fn destroy(machine: &Machine, graph: u64, launchable: usize, stream: usize) {
     machine.synchronize(stream);
-    assert_eq!(cu!(machine, "cuGraphExecDestroy"(launchable => usize)), 0);
+    machine.destroy_launchable(launchable);
     process::graph_destroy(graph, stream).expect("it is there");
-}
-
-fn overlap((a, a_bytes): (u64, u64), (b, b_bytes): (u64, u64)) -> bool {
-    a < b + b_bytes && b < a + a_bytes
 }
 
 /// A request that finds no memory in a capture fails, and the capture is none the worse; the same
@@ -74,7 +42,7 @@ fn no_memory_in_a_capture_leaves_the_capture_valid() {
     {
         let configuration = format!("backing:{backing},memory_limit:256MiB");
         on(&configuration, "no_memory_in_a_capture_leaves_the_capture_valid", |machine| {
-            let (s0, other) = (held(machine), held(machine));
+            let [s0, other] = machine.held_streams();
             let cached = malloc_on(128 * MIB, s0).expect("fits");
             machine.fill(s0, cached, 1, 128 * MIB);
             process::free(cached).expect("live");
@@ -92,7 +60,7 @@ fn no_memory_in_a_capture_leaves_the_capture_valid() {
             process::free(q).expect("live");
             process::free(a).expect("live");
             let launchable = end(machine, s0, graph);
-            launch(machine, launchable, s0);
+            machine.launch(launchable, s0);
             destroy(machine, graph, launchable, s0);
             let large = malloc_on(150 * MIB, s0).expect("by releasing what is cached");
             machine.fill(s0, large, 3, 150 * MIB);
@@ -109,7 +77,7 @@ fn no_memory_in_a_capture_leaves_the_capture_valid() {
 fn a_block_of_a_capturing_stream_is_not_asked_about() {
     for mode in MODES {
         on("", "a_block_of_a_capturing_stream_is_not_asked_about", |machine| {
-            let captured = held(machine);
+            let captured = machine.held_stream();
             let p = malloc(1024, 0).expect("fits");
             let spare = malloc(1024, 0).expect("fits");
             machine.fill(0, p, 1, 1024);
@@ -122,7 +90,7 @@ fn a_block_of_a_capturing_stream_is_not_asked_about() {
             let again = malloc(1024, 0).expect("cached");
             assert_ne!(again, p, "p waits for the graph's end");
             let launchable = end(machine, captured, graph);
-            launch(machine, launchable, captured);
+            machine.launch(launchable, captured);
             let other = malloc(1024, 0).expect("fits");
             assert_ne!(other, p, "p is the graph's");
             destroy(machine, graph, launchable, captured);
@@ -137,7 +105,7 @@ fn a_block_of_a_capturing_stream_is_not_asked_about() {
 #[test]
 fn two_graphs_in_a_row_share_a_pools_memory() {
     on("", "two_graphs_in_a_row_share_a_pools_memory", |machine| {
-        let stream = held(machine);
+        let stream = machine.held_stream();
         let options = PoolOptions { device: 0, limit: 0, use_on_oom: false };
         let reserved = |shared: bool| {
             let pool = process::pool_create(options).expect("room");
@@ -151,7 +119,7 @@ fn two_graphs_in_a_row_share_a_pools_memory() {
             });
             let grown = stats(0).reserved - before;
             for _ in 0..3 {
-                graphs.iter().for_each(|&(_, launchable)| launch(machine, launchable, stream));
+                graphs.iter().for_each(|&(_, launchable)| machine.launch(launchable, stream));
             }
             for (graph, launchable) in graphs {
                 destroy(machine, graph, launchable, stream);
@@ -168,7 +136,7 @@ fn two_graphs_in_a_row_share_a_pools_memory() {
 #[test]
 fn graphs_without_a_common_pool_never_alias() {
     on("", "graphs_without_a_common_pool_never_alias", |machine| {
-        let streams = [held(machine), held(machine)];
+        let streams = [machine.held_stream(), machine.held_stream()];
         let graphs = streams.map(|stream| {
             let graph = begin(machine, stream, 1, 0);
             let block = malloc_on(3 * MIB, stream).expect("fits");
@@ -179,7 +147,7 @@ fn graphs_without_a_common_pool_never_alias() {
         assert!(!overlap((graphs[0].0, 3 * MIB), (graphs[1].0, 3 * MIB)));
         for _ in 0..3 {
             for (stream, (_, _, launchable)) in streams.into_iter().zip(graphs) {
-                launch(machine, launchable, stream);
+                machine.launch(launchable, stream);
             }
         }
         for (stream, (_, graph, launchable)) in streams.into_iter().zip(graphs) {
@@ -193,7 +161,7 @@ fn graphs_without_a_common_pool_never_alias() {
 fn a_captured_block_is_counted_exactly_and_outlives_its_graph() {
     for bytes in [512, MIB, MIB + 512, 10 * MIB - 512, 10 * MIB + 512] {
         on("", "a_captured_block_is_counted_exactly_and_outlives_its_graph", |machine| {
-            let stream = held(machine);
+            let stream = machine.held_stream();
             let before = stats(0);
             let graph = begin(machine, stream, 1, 0);
             let block = malloc_on(bytes, stream).expect("fits");
@@ -204,7 +172,7 @@ fn a_captured_block_is_counted_exactly_and_outlives_its_graph() {
             let pages = bytes.div_ceil(2 * MIB) * 2 * MIB;
             assert_eq!(during.reserved - before.reserved, pages);
             let launchable = end(machine, stream, graph);
-            launch(machine, launchable, stream);
+            machine.launch(launchable, stream);
             destroy(machine, graph, launchable, stream);
             process::empty_cache(0).expect("it works");
             assert_eq!((stats(0).active, stats(0).reserved), (bytes, pages));
@@ -220,14 +188,14 @@ fn a_captured_block_is_counted_exactly_and_outlives_its_graph() {
 #[test]
 fn a_hundred_captures_do_not_grow() {
     on("", "a_hundred_captures_do_not_grow", |machine| {
-        let stream = held(machine);
+        let stream = machine.held_stream();
         for round in 0..100 {
             let graph = begin(machine, stream, 1, 0);
             let blocks = [MIB, 5 * MIB].map(|bytes| malloc_on(bytes, stream).expect("fits"));
             machine.fill(stream, blocks[1], round, 5 * MIB);
             blocks.into_iter().for_each(|block| process::free(block).expect("live"));
             let launchable = end(machine, stream, graph);
-            launch(machine, launchable, stream);
+            machine.launch(launchable, stream);
             destroy(machine, graph, launchable, stream);
         }
         assert!(stats(0).reserved_peak <= 16 * MIB, "{}", stats(0).reserved_peak);
@@ -242,8 +210,8 @@ fn a_hundred_captures_do_not_grow() {
 fn in_a_capture_memory_crosses_only_behind_a_join() {
     for others in [1, 3] {
         on("", "in_a_capture_memory_crosses_only_behind_a_join", |machine| {
-            let main = held(machine);
-            let side: Vec<usize> = (0..others).map(|_| held(machine)).collect();
+            let main = machine.held_stream();
+            let side: Vec<usize> = (0..others).map(|_| machine.held_stream()).collect();
             let graph = begin(machine, main, 1, 0);
             let block = malloc_on(4 * MIB, main).expect("fits");
             machine.fill(main, block, 1, 4 * MIB);
@@ -274,8 +242,8 @@ fn in_a_capture_memory_crosses_only_behind_a_join() {
                 process::free(again).expect("live");
             }
             let launchable = end(machine, main, graph);
-            launch(machine, launchable, main);
-            launch(machine, launchable, main);
+            machine.launch(launchable, main);
+            machine.launch(launchable, main);
             destroy(machine, graph, launchable, main);
             process::empty_cache(0).expect("it works");
             assert_eq!((stats(0).reserved, stats(0).active), (0, 0));

@@ -14,6 +14,11 @@ mod streams;
 use std::fs;
 use std::path::Path;
 
+/// Runs a scenario on a device of so much memory.
+fn on(memory: &str, test: &str, body: impl FnOnce(&machine::Machine)) {
+    machine::checked(test, &[("SIMCUDA_MEMORY", memory)], body);
+}
+
 /// What stands in a row in place of a test that cannot be there yet, and in place of one that never
 /// will.
 const WAITS: &str = "waits: ";
@@ -51,6 +56,21 @@ fn the_table_is_complete_and_its_tests_exist() {
     assert!(rows > 80, "{rows} rows");
     assert_eq!(waiting, WAITING, "rows that wait");
     println!("{rows} rows: {waiting} wait, {not_ours} are not ours");
+}
+
+/// What the FAQ answers has a row, so each answer has a test; and no row is of a question that is gone.
+#[test]
+fn every_question_has_its_row() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| fs::read_to_string(root.join(path)).expect("it is committed");
+    let (answers, table) = (read("docs/FAQ.md"), read("tests/CONFORMANCE.md"));
+    let question = |line: &str| Some(line.strip_prefix("**")?.split_once("**")?.0.to_owned());
+    let questions: Vec<_> = answers.lines().filter_map(question).collect();
+    let rows = table.split_once("\n## Questions\n").expect("the chapter").1;
+    let rows = rows.lines().skip_while(|line| !line.starts_with("| ---")).skip(1);
+    let name = |line: &str| line.strip_prefix("| ")?.split(" | ").next().map(str::to_owned);
+    assert_eq!(questions, rows.filter_map(name).collect::<Vec<_>>());
+    assert!(questions.len() > 10);
 }
 
 /// `file::name`, where the file lies in `tests/` and has a test of that name; or a script's path.

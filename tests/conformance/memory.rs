@@ -4,22 +4,11 @@ use cuddy::error::Error;
 use cuddy::process::{self, PoolOptions};
 
 use crate::machine::*;
-
-fn on(memory: &str, test: &str, body: impl FnOnce(&Machine)) {
-    let environment = [("SIMCUDA_MEMORY", memory), ("SIMCUDA_CHECKER", "log")];
-    isolated(&format!("memory::{test}"), &environment, |machine| {
-        machine.use_device(0);
-        body(machine);
-    });
-}
-
-fn is_out_of_memory(outcome: &Result<u64, Error>) -> bool {
-    matches!(outcome, Err(Error::OutOfMemory(_)))
-}
+use crate::on;
 
 #[test]
 fn an_allocation_raises_what_is_allocated_and_its_free_lowers_it() {
-    on("1GiB", "an_allocation_raises_what_is_allocated_and_its_free_lowers_it", |_| {
+    on("1GiB", "memory::an_allocation_raises_what_is_allocated_and_its_free_lowers_it", |_| {
         let kept = malloc(1000, 0).expect("fits");
         let before = stats(0).allocated;
         for bytes in [1, 512, 513, 4096, MIB, 10 * MIB + 1] {
@@ -35,7 +24,7 @@ fn an_allocation_raises_what_is_allocated_and_its_free_lowers_it() {
 
 #[test]
 fn two_hundred_and_fifty_six_floats_are_1024_bytes() {
-    on("1GiB", "two_hundred_and_fifty_six_floats_are_1024_bytes", |_| {
+    on("1GiB", "memory::two_hundred_and_fifty_six_floats_are_1024_bytes", |_| {
         let before = stats(0);
         let block = malloc(256 * 4, 0).expect("fits");
         let during = stats(0);
@@ -55,7 +44,7 @@ fn two_hundred_and_fifty_six_floats_are_1024_bytes() {
 
 #[test]
 fn a_request_that_is_too_large_says_so_and_work_goes_on() {
-    on("1GiB", "a_request_that_is_too_large_says_so_and_work_goes_on", |machine| {
+    on("1GiB", "memory::a_request_that_is_too_large_says_so_and_work_goes_on", |machine| {
         let block = malloc(MIB, 0).expect("fits");
         let error = malloc(3 << 30, 0).expect_err("too large").to_string();
         assert!(error.contains("3.00 GiB (3221225472 bytes) were asked for"), "{error}");
@@ -72,7 +61,7 @@ fn a_request_that_is_too_large_says_so_and_work_goes_on() {
 
 #[test]
 fn what_did_not_fit_fits_when_the_first_half_is_free() {
-    on("1GiB", "what_did_not_fit_fits_when_the_first_half_is_free", |machine| {
+    on("1GiB", "memory::what_did_not_fit_fits_when_the_first_half_is_free", |machine| {
         let half = 512 * MIB;
         let first = malloc(half + 2 * MIB, 0).expect("fits");
         assert!(is_out_of_memory(&malloc(half, 0)));
@@ -87,7 +76,7 @@ fn what_did_not_fit_fits_when_the_first_half_is_free() {
 
 #[test]
 fn a_fraction_of_a_half_holds_a_half() {
-    on("1GiB", "a_fraction_of_a_half_holds_a_half", |_| {
+    on("1GiB", "memory::a_fraction_of_a_half_holds_a_half", |_| {
         for wrong in [0.0, -0.1, 1.5, f64::NAN, f64::INFINITY] {
             let refused = process::set_memory_fraction(0, wrong);
             assert!(matches!(refused, Err(Error::InvalidArgument { .. })), "{wrong}");
@@ -108,12 +97,9 @@ fn a_fraction_of_a_half_holds_a_half() {
 /// in its turn, and none is missed.
 #[test]
 fn blocks_with_pending_uses_never_make_a_request_fail() {
-    on("1GiB", "blocks_with_pending_uses_never_make_a_request_fail", |machine| {
+    on("1GiB", "memory::blocks_with_pending_uses_never_make_a_request_fail", |machine| {
         machine.sim.schedule("lazy").expect("a schedule");
-        let (own, other) = (machine.stream(), machine.stream());
-        for stream in [own, other] {
-            process::stream_open(0, stream).expect("a stream");
-        }
+        let [own, other] = machine.held_streams();
         for round in 0..100 {
             let block = malloc_on(160 * MIB, own).expect("never out of memory");
             machine.fill(own, block, round, 4096);
@@ -131,7 +117,7 @@ fn blocks_with_pending_uses_never_make_a_request_fail() {
 /// 60 of 80, then 70: the pool's own cache makes room, and nobody else's.
 #[test]
 fn a_pool_makes_room_out_of_its_own_cache() {
-    on("80GiB", "a_pool_makes_room_out_of_its_own_cache", |_| {
+    on("80GiB", "memory::a_pool_makes_room_out_of_its_own_cache", |_| {
         process::set_memory_limit(0, 80 * GIB).expect("a limit");
         let stays = malloc(5 * GIB, 0).expect("fits");
         process::free(stays).expect("live");
@@ -154,7 +140,7 @@ fn a_pool_makes_room_out_of_its_own_cache() {
 /// While one thread is in its pool, what another one empties is the default pool's too.
 #[test]
 fn emptying_while_a_thread_is_in_its_pool_goes_for_the_default_pool() {
-    let test = "emptying_while_a_thread_is_in_its_pool_goes_for_the_default_pool";
+    let test = "memory::emptying_while_a_thread_is_in_its_pool_goes_for_the_default_pool";
     on("1GiB", test, |machine| {
         let context = machine.context();
         let cached = malloc(64 * MIB, 0).expect("fits");
@@ -181,7 +167,7 @@ fn emptying_while_a_thread_is_in_its_pool_goes_for_the_default_pool() {
 /// A thousand rounds of a large block and a wait: the driver is asked for memory once.
 #[test]
 fn a_synchronised_loop_gets_its_memory_from_the_driver_once() {
-    on("1GiB", "a_synchronised_loop_gets_its_memory_from_the_driver_once", |machine| {
+    on("1GiB", "memory::a_synchronised_loop_gets_its_memory_from_the_driver_once", |machine| {
         let round = || {
             let block = malloc(90_000_000, 0).expect("fits");
             machine.fill(0, block, 1, 4096);
@@ -201,7 +187,7 @@ fn a_synchronised_loop_gets_its_memory_from_the_driver_once() {
 /// the memory that there is succeeds at once.
 #[test]
 fn a_failure_at_any_call_of_a_growth_changes_nothing() {
-    on("1GiB", "a_failure_at_any_call_of_a_growth_changes_nothing", |machine| {
+    on("1GiB", "memory::a_failure_at_any_call_of_a_growth_changes_nothing", |machine| {
         let kept = malloc(MIB, 0).expect("fits");
         for function in ["cuMemCreate", "cuMemMap", "cuMemSetAccess"] {
             for call in 1..=25 {
@@ -234,12 +220,11 @@ fn a_failure_at_any_call_of_a_growth_changes_nothing() {
 /// What a plug-in of another allocator's interface may be asked: nothing, NULL, and a great deal.
 #[test]
 fn no_address_is_handed_out_while_it_is_live() {
-    on("1GiB", "no_address_is_handed_out_while_it_is_live", |machine| {
+    on("1GiB", "memory::no_address_is_handed_out_while_it_is_live", |machine| {
         let before = stats(0);
         assert_eq!((malloc(0, 0), process::free(0)), (Ok(0), Ok(())));
         assert_eq!(memory_only(before), memory_only(stats(0)));
-        let stream = machine.stream();
-        process::stream_open(0, stream).expect("a stream");
+        let stream = machine.held_stream();
         let mut random = Random(3);
         let mut live = std::collections::BTreeMap::new();
         let mut order: Vec<u64> = Vec::new();
@@ -269,7 +254,7 @@ fn no_address_is_handed_out_while_it_is_live() {
 /// A pool that was made to help out, and was destroyed, helps nobody; nor does its name come back.
 #[test]
 fn a_destroyed_pool_helps_nobody_and_its_name_is_not_used_again() {
-    on("1GiB", "a_destroyed_pool_helps_nobody_and_its_name_is_not_used_again", |_| {
+    on("1GiB", "memory::a_destroyed_pool_helps_nobody_and_its_name_is_not_used_again", |_| {
         process::set_memory_limit(0, 20 * MIB).expect("a limit");
         let options = PoolOptions { device: 0, limit: 0, use_on_oom: true };
         let mut names = std::collections::BTreeSet::new();

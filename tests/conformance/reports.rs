@@ -1,26 +1,14 @@
 //! What users of other allocators ran into, each as a small program.
 
-use cuddy::error::Error;
 use cuddy::process;
 
 use crate::machine::*;
-
-fn on(memory: &str, test: &str, body: impl FnOnce(&Machine)) {
-    let environment = [("SIMCUDA_MEMORY", memory), ("SIMCUDA_CHECKER", "log")];
-    isolated(&format!("reports::{test}"), &environment, |machine| {
-        machine.use_device(0);
-        body(machine);
-    });
-}
-
-fn is_out_of_memory(outcome: &Result<u64, Error>) -> bool {
-    matches!(outcome, Err(Error::OutOfMemory(_)))
-}
+use crate::on;
 
 /// A scratch buffer that grows a little each time, in many sizes, on a small device.
 #[test]
 fn a_growing_scratch_buffer_strands_none_of_its_predecessors() {
-    on("1GiB", "a_growing_scratch_buffer_strands_none_of_its_predecessors", |machine| {
+    on("1GiB", "reports::a_growing_scratch_buffer_strands_none_of_its_predecessors", |machine| {
         machine.sim.schedule("lag:50").expect("a schedule");
         let used = machine.sim.used(0);
         let grow = |sizes: &mut dyn Iterator<Item = u64>| {
@@ -44,7 +32,7 @@ fn a_growing_scratch_buffer_strands_none_of_its_predecessors() {
 /// cannot be served is told in figures.
 #[test]
 fn a_limit_that_only_the_cache_fills_lets_a_request_in() {
-    on("4GiB", "a_limit_that_only_the_cache_fills_lets_a_request_in", |machine| {
+    on("4GiB", "reports::a_limit_that_only_the_cache_fills_lets_a_request_in", |machine| {
         process::set_memory_limit(0, GIB).expect("a limit");
         let a = malloc(536_870_912, 0).expect("fits");
         process::free(a).expect("live");
@@ -63,7 +51,7 @@ fn a_limit_that_only_the_cache_fills_lets_a_request_in() {
 /// After each kind of wrong free another thread allocates and frees as ever: no lock was left held.
 #[test]
 fn a_wrong_free_leaves_no_lock_behind() {
-    on("1GiB", "a_wrong_free_leaves_no_lock_behind", |machine| {
+    on("1GiB", "reports::a_wrong_free_leaves_no_lock_behind", |machine| {
         machine.ends_within(60);
         let block = malloc(512, 0).expect("fits");
         process::free(block).expect("live");
@@ -94,7 +82,7 @@ fn a_wrong_free_leaves_no_lock_behind() {
 /// device is told apart.
 #[test]
 fn after_the_cache_is_emptied_no_counter_and_no_limit_remembers_it() {
-    let test = "after_the_cache_is_emptied_no_counter_and_no_limit_remembers_it";
+    let test = "reports::after_the_cache_is_emptied_no_counter_and_no_limit_remembers_it";
     on("1GiB", test, |machine| {
         let used = machine.sim.used(0);
         let a = malloc(400, 0).expect("fits");
@@ -124,7 +112,7 @@ fn after_the_cache_is_emptied_no_counter_and_no_limit_remembers_it() {
 /// Pieces of 256 MiB, a kept block of 30 MiB beside them: peaks begin anew at what is live.
 #[test]
 fn peaks_begin_anew_at_what_is_live() {
-    on("2GiB", "peaks_begin_anew_at_what_is_live", |_| {
+    on("2GiB", "reports::peaks_begin_anew_at_what_is_live", |_| {
         let peak = |from: u64| (stats(0).allocated - from, stats(0).allocated_peak - from);
         let reset = || process::reset_peak_stats(0).expect("a device");
         let keep = malloc(30 * MIB, 0).expect("fits");
@@ -156,7 +144,7 @@ fn peaks_begin_anew_at_what_is_live() {
 #[test]
 fn a_fraction_made_of_a_size_holds_that_size() {
     for (total, size) in [(44, 30), (46, 26), (52, 30), (78, 62), (81_158, 102)] {
-        on("88GiB", "a_fraction_made_of_a_size_holds_that_size", |machine| {
+        on("88GiB", "reports::a_fraction_made_of_a_size_holds_that_size", |machine| {
             let (total, size) = (total * MIB, size * MIB);
             machine.sim.total_memory(0, total).expect("a device");
             process::set_memory_fraction(0, size as f64 / total as f64).expect("a fraction");
@@ -174,7 +162,7 @@ fn a_fraction_made_of_a_size_holds_that_size() {
 /// A request that succeeds at the second try leaves no trace but a counter; one that fails, one.
 #[test]
 fn a_recovered_request_leaves_no_error_behind() {
-    on("256MiB", "a_recovered_request_leaves_no_error_behind", |machine| {
+    on("256MiB", "reports::a_recovered_request_leaves_no_error_behind", |machine| {
         let a = malloc(100 * MIB, 0).expect("fits");
         let stays = malloc(MIB, 0).expect("fits");
         let b = malloc(100 * MIB, 0).expect("fits");
@@ -195,9 +183,8 @@ fn a_recovered_request_leaves_no_error_behind() {
 /// As many holes as there ever are: whatever is asked for next is served without the driver.
 #[test]
 fn many_separated_holes_are_found_without_the_driver() {
-    on("4GiB", "many_separated_holes_are_found_without_the_driver", |machine| {
-        let stream = machine.stream();
-        process::stream_open(0, stream).expect("a stream");
+    on("4GiB", "reports::many_separated_holes_are_found_without_the_driver", |machine| {
+        let stream = machine.held_stream();
         let blocks: Vec<u64> =
             (0..2 * 65_536).map(|_| malloc_on(1024, stream).expect("fits")).collect();
         let (keep, give): (Vec<_>, Vec<_>) =

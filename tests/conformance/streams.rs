@@ -6,25 +6,12 @@ use cuddy::process;
 use crate::machine::*;
 
 fn on(schedule: &str, configuration: &str, test: &str, body: impl FnOnce(&Machine)) {
-    let environment = [
-        ("SIMCUDA_MEMORY", "1GiB"),
-        ("SIMCUDA_CHECKER", "log"),
-        ("SIMCUDA_SCHEDULE", schedule),
-        ("CUDDY_CONF", configuration),
-    ];
-    isolated(&format!("streams::{test}"), &environment, |machine| {
-        machine.use_device(0);
+    let environment =
+        [("SIMCUDA_MEMORY", "1GiB"), ("SIMCUDA_SCHEDULE", schedule), ("CUDDY_CONF", configuration)];
+    checked(&format!("streams::{test}"), &environment, |machine| {
         body(machine);
         machine.assert_clean();
     });
-}
-
-fn open(machine: &Machine, count: usize) -> Vec<usize> {
-    let streams: Vec<usize> = (0..count).map(|_| machine.stream()).collect();
-    for &stream in &streams {
-        process::stream_open(0, stream).expect("a stream");
-    }
-    streams
 }
 
 /// Uses a block on another stream than its own, and says so.
@@ -38,8 +25,7 @@ fn use_elsewhere(machine: &Machine, own: usize, other: usize, block: u64) {
 fn a_recorded_block_comes_back_at_its_address_once_its_stream_is_done() {
     let test = "a_recorded_block_comes_back_at_its_address_once_its_stream_is_done";
     on("eager", "", test, |machine| {
-        let streams = open(machine, 2);
-        let [own, other] = streams[..] else { panic!("two") };
+        let [own, other] = machine.held_streams();
         let block = malloc_on(4 * MIB, own).expect("fits");
         machine.gate(other, 1);
         use_elsewhere(machine, own, other, block);
@@ -59,8 +45,7 @@ fn a_recorded_block_comes_back_at_its_address_once_its_stream_is_done() {
 fn a_use_that_is_recorded_by_an_inner_address_is_told_to_be_none() {
     let test = "a_use_that_is_recorded_by_an_inner_address_is_told_to_be_none";
     on("eager", "", test, |machine| {
-        let streams = open(machine, 2);
-        let [own, other] = streams[..] else { panic!("two") };
+        let [own, other] = machine.held_streams();
         let block = malloc_on(4 * MIB, own).expect("fits");
         let view = block + 3 * MIB;
         let refused = process::record_stream(view, other);
@@ -84,8 +69,7 @@ fn a_use_that_is_recorded_by_an_inner_address_is_told_to_be_none() {
 fn a_quick_streams_block_does_not_queue_behind_a_slow_ones() {
     let test = "a_quick_streams_block_does_not_queue_behind_a_slow_ones";
     on("eager", "", test, |machine| {
-        let streams = open(machine, 3);
-        let [s0, slow, quick] = streams[..] else { panic!("three") };
+        let [s0, slow, quick] = machine.held_streams();
         let [x, y] = [0, 1].map(|_| malloc_on(8 * MIB, s0).expect("fits"));
         let reserved = stats(0).reserved;
         machine.gate(slow, 1);
@@ -116,8 +100,7 @@ fn a_quick_streams_block_does_not_queue_behind_a_slow_ones() {
 fn an_event_of_the_use_itself_spares_waiting_for_later_work() {
     let test = "an_event_of_the_use_itself_spares_waiting_for_later_work";
     on("eager", "memory_limit:16MiB", test, |machine| {
-        let streams = open(machine, 2);
-        let [s0, other] = streams[..] else { panic!("two") };
+        let [s0, other] = machine.held_streams();
         let [a, b] = [0, 1].map(|_| malloc_on(8 * MIB, s0).expect("fits"));
         machine.order(s0, other);
         machine.fill(other, a, 1, 4096);
@@ -140,8 +123,7 @@ fn a_streams_unfinished_memory_is_not_anothers() {
     for schedule in ["eager", "lazy", "random:3"] {
         let test = "a_streams_unfinished_memory_is_not_anothers";
         on(schedule, "memory_limit:32MiB", test, |machine| {
-            let streams = open(machine, 2);
-            let [s0, s1] = streams[..] else { panic!("two") };
+            let [s0, s1] = machine.held_streams();
             let blocks = [0, 1].map(|_| malloc_on(16 * MIB, s0).expect("fits"));
             machine.gate(s0, 1);
             for block in blocks {

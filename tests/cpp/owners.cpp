@@ -110,6 +110,8 @@ static void ordered() {
     {
         cuddy::held_stream held(main);
         CHECK(held.get() == main);
+        cuddy::held_stream captured(side, CUDDY_CURRENT_DEVICE, CUDDY_STREAM_CAPTURABLE);
+        throws<cuddy::error>(CUDDY_ERROR_INVALID_ARGUMENT, "flags", [&] { cuddy::held_stream(main, 0, 2); });
         buffer<char> a(MIB, main);
         CHECK(a.stream() == main && a.stream() != side);
         char *at = a.data();

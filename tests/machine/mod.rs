@@ -1,12 +1,9 @@
-//! A simulated machine for tests: every scenario runs in a process of its own, since a process has
-//! one driver and one Cuddy.
+//! A simulated machine for tests: the driver's functions, and short names for what scenarios do with
+//! memory, streams and captures.
 
 #![allow(dead_code)]
 
-use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::process::Command;
-use std::sync::Mutex;
 
 use cuddy::error::Error;
 use cuddy::process;
@@ -21,53 +18,6 @@ pub const GIB: u64 = 1 << 30;
 pub const OUT_OF_MEMORY: i32 = 2;
 /// A code that no driver function of ours expects.
 pub const UNKNOWN: i32 = 999;
-
-/// Runs `body` in a child process, as the test of this name, with these variables set. The child runs
-/// the test up to its call of the same number: a test may call this again and again, each time with
-/// another body, if it does so in the same order whenever it runs.
-pub fn isolated(test: &str, environment: &[(&str, &str)], body: impl FnOnce(&Machine)) {
-    const CHILD: &str = "CUDDY_TEST_CHILD";
-    const DONE: &str = "the scenario ran to its end";
-    let this = format!("{test}#{}", number_of_call(test));
-    let wanted = std::env::var(CHILD).unwrap_or_default();
-    if wanted.rsplit_once('#').is_some_and(|(child, _)| child == test) {
-        if wanted != this {
-            return;
-        }
-        body(&Machine::new());
-        println!("{DONE}");
-        std::process::exit(0);
-    }
-    let mut child = Command::new(std::env::current_exe().expect("the test's own file"));
-    child
-        .args(["--exact", test, "--nocapture", "--test-threads=1", "--include-ignored"])
-        .env(CHILD, &this);
-    child.env_remove("CUDDY_CONF").envs(environment.iter().copied());
-    let output = child.output().expect("the test's own file runs");
-    let text = format!(
-        "{}\n{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    if std::env::var_os("CUDDY_TEST_SHOW").is_some() {
-        println!("{text}");
-    }
-    assert!(output.status.success(), "{test} failed in its own process:\n{text}");
-    assert!(text.contains(DONE), "{test} did not run in its own process:\n{text}");
-    // What a scenario prints for a reader.
-    text.lines()
-        .filter_map(|line| line.strip_prefix("shows: "))
-        .for_each(|line| println!("{line}"));
-}
-
-/// How often a test has called [`isolated`] before.
-fn number_of_call(test: &str) -> u32 {
-    static CALLS: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
-    let mut calls = CALLS.lock().expect("nobody panics under it");
-    let count = calls.entry(test.to_owned()).or_default();
-    *count += 1;
-    *count - 1
-}
 
 /// The simulated driver, loaded, and its functions.
 pub struct Machine {
@@ -89,6 +39,12 @@ macro_rules! cu {
         }
     }};
 }
+
+mod captures;
+mod scenarios;
+
+#[allow(unused_imports)]
+pub use self::{captures::*, scenarios::*};
 
 impl Machine {
     pub fn new() -> Self {
@@ -150,6 +106,18 @@ impl Machine {
         let to = &mut stream;
         assert_eq!(cu!(self, "cuStreamCreate"(to => *mut usize, 1 => u32)), 0);
         stream
+    }
+
+    /// A new stream, opened on device 0.
+    pub fn held_stream(&self) -> usize {
+        let stream = self.stream();
+        process::stream_open(0, stream).expect("a stream");
+        stream
+    }
+
+    /// So many of them.
+    pub fn held_streams<const COUNT: usize>(&self) -> [usize; COUNT] {
+        [(); COUNT].map(|()| self.held_stream())
     }
 
     pub fn destroy_stream(&self, stream: usize) {
@@ -226,20 +194,6 @@ impl Machine {
         assert_eq!(code, 0);
     }
 
-    /// Begins a relaxed capture of a stream.
-    pub fn begin_capture(&self, stream: usize) {
-        assert_eq!(cu!(self, "cuStreamBeginCapture_v2"(stream => usize, 2 => i32)), 0);
-    }
-
-    /// Ends a capture, which nothing has spoilt; the graph goes at once.
-    pub fn end_capture(&self, stream: usize) {
-        let mut graph = 0usize;
-        let to = &mut graph;
-        let code = cu!(self, "cuStreamEndCapture"(stream => usize, to => *mut usize));
-        assert_eq!(code, 0, "the capture was spoilt");
-        assert_eq!(cu!(self, "cuGraphDestroy"(graph => usize)), 0);
-    }
-
     /// Whether a device may read and write at an address.
     pub fn may_use(&self, device: i32, at: u64) -> bool {
         let mut flags = 0u64;
@@ -258,10 +212,15 @@ impl Machine {
         byte[0]
     }
 
-    /// Fails if the checker has anything to say, or has looked at nothing.
-    pub fn assert_clean(&self) {
+    /// Fails if the checker has anything to say.
+    pub fn assert_no_reports(&self) {
         let reports = self.sim.reports();
         assert!(reports.is_empty(), "{} reports, the first:\n{}", reports.len(), reports[0]);
+    }
+
+    /// Fails if the checker has anything to say, or has looked at nothing.
+    pub fn assert_clean(&self) {
+        self.assert_no_reports();
         assert!(self.sim.accesses_checked() > 0, "the checker has compared nothing");
     }
 
@@ -280,6 +239,15 @@ pub fn malloc(bytes: u64, device: i32) -> Result<u64, Error> {
 /// A block on a stream of device 0.
 pub fn malloc_on(bytes: u64, stream: usize) -> Result<u64, Error> {
     process::malloc(bytes, 0, 0, stream)
+}
+
+pub fn is_out_of_memory(outcome: &Result<u64, Error>) -> bool {
+    matches!(outcome, Err(Error::OutOfMemory(_)))
+}
+
+/// Whether two blocks, each an address and a size, share a byte.
+pub fn overlap((a, a_bytes): (u64, u64), (b, b_bytes): (u64, u64)) -> bool {
+    a < b + b_bytes && b < a + a_bytes
 }
 
 pub fn stats(device: i32) -> cuddy_stats {

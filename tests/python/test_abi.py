@@ -28,6 +28,7 @@ TYPES = {
     "cuddy_callback": _abi.CALLBACK,
     "uint32_t": ctypes.c_uint32,
     "uint64_t": ctypes.c_uint64,
+    "uint32_t": ctypes.c_uint32,
     "const char *": ctypes.c_char_p,
     "char *": ctypes.POINTER(ctypes.c_char),
     "void *": ctypes.c_void_p,

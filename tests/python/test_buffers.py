@@ -1,5 +1,6 @@
 """Buffers: they own, free once and in order, and say what went wrong (R15)."""
 
+import ctypes
 import gc
 import pickle
 import threading
@@ -175,6 +176,22 @@ class Buffers(Case):
             cuddy.retire_stream(main)
         self.assertEqual(caught.exception.status, cuddy.Status.INVALID_STREAM)
         driver.schedule("eager")
+
+    def test_a_capturable_stream_tells_of_its_capture(self):
+        driver = self.driver
+        cuddy.empty_cache()
+        stream, captured = driver.stream(), ctypes.c_void_p()
+        cuddy.open_stream(stream, capturable=True)
+        driver.call("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), 0)
+        with cuddy.empty(2 * MIB, stream=stream) as graphs:
+            at = graphs.ptr
+        driver.call("cuStreamEndCapture", ctypes.c_void_p(stream), ctypes.byref(captured))
+        with cuddy.empty(2 * MIB, stream=stream) as eager:
+            self.assertNotEqual(eager.ptr, at)
+        driver.call("cuGraphDestroy", captured)
+        cuddy.retire_stream(stream)
+        with self.assertRaises(cuddy.Error):
+            cuddy.open_stream(cuddy.LEGACY, capturable=True)
 
     def test_streams_of_others(self):
         class OfTorch:

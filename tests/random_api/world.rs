@@ -235,43 +235,23 @@ impl World {
     /// Begins a capture, by the thread whose turn it is.
     pub fn begin_capture(&mut self, stream: Sid, mode: i32) {
         let (machine, handle) = (self.machine, self.handle(stream));
-        let code = self.hosts.on(
-            self.turn,
-            move || cu!(machine, "cuStreamBeginCapture_v2"(handle => usize, mode => i32)),
-        );
-        assert_eq!(code, 0, "a capture that cannot begin");
+        self.hosts.on(self.turn, move || machine.begin_capture_in(handle, mode));
     }
 
     /// Ends it, by the thread that began it: nothing may have spoilt it. What can be launched.
     pub fn end_capture(&mut self, stream: Sid, thread: usize) -> usize {
         let (machine, handle) = (self.machine, self.handle(stream));
-        self.hosts.on(thread, move || {
-            let (mut graph, mut launchable) = (0usize, 0usize);
-            let to = &mut graph;
-            let code = cu!(machine, "cuStreamEndCapture"(handle => usize, to => *mut usize));
-            assert_eq!(code, 0, "the capture was spoilt");
-            let to = &mut launchable;
-            let code = cu!(machine, "cuGraphInstantiateWithFlags"(
-                to => *mut usize, graph => usize, 0 => u64
-            ));
-            assert_eq!(code, 0);
-            assert_eq!(cu!(machine, "cuGraphDestroy"(graph => usize)), 0);
-            launchable
-        })
+        self.hosts.on(thread, move || machine.instantiate_capture(handle))
     }
 
     pub fn launch_graph(&self, launchable: usize, stream: Sid) {
         let (machine, handle) = (self.machine, self.handle(stream));
-        let code = self.hosts.on(
-            self.thread_of(stream),
-            move || cu!(machine, "cuGraphLaunch"(launchable => usize, handle => usize)),
-        );
-        assert_eq!(code, 0, "a launch of a graph");
+        self.hosts.on(self.thread_of(stream), move || machine.launch(launchable, handle));
     }
 
     /// Nobody launches it any more; what was launched goes on.
     pub fn destroy_launchable(&self, launchable: usize) {
-        assert_eq!(cu!(self.machine, "cuGraphExecDestroy"(launchable => usize)), 0);
+        self.machine.destroy_launchable(launchable);
     }
 
     pub fn synchronize(&self, stream: Sid) {

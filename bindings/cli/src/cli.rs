@@ -28,7 +28,10 @@ pub enum Outcome {
 #[derive(Parser)]
 #[command(name = "cuddy", version, disable_help_subcommand = true)]
 #[command(
-    after_help = "Start with `cuddy demo`. It needs no GPU: without one it uses a simulated device and says so."
+    after_help = "Start with `cuddy demo`. It needs no GPU: without one it uses a simulated device and says so.\n\
+        `cuddy COMMAND --help` explains a command, with examples and exit codes.\n\n\
+        CUDDY_CONF=\"key:value,key:value\" configures the allocator in any program; `cuddy doctor` lists the keys.\n\
+        Results go to standard output, everything else to standard error."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -38,6 +41,7 @@ pub struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Replay the training of a real model, with bare driver calls and with Cuddy
+    #[command(after_long_help = DEMO_HELP)]
     Demo(DemoArgs),
     /// Replay recorded allocations, and check every block on the way
     #[command(after_long_help = REPLAY_HELP)]
@@ -55,10 +59,31 @@ enum Command {
     #[command(after_long_help = TOP_HELP)]
     Top(TopArgs),
     /// Look at the driver, the devices and the configuration, and try them
+    #[command(after_long_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
     #[command(name = child::SUBCOMMAND, hide = true)]
     Child,
 }
+
+const DEMO_HELP: &str = "\
+What is printed: driver calls, the time that the driver took (on the simulated device what it would take, from
+published figures), host time a call, and memory: at the peak, as allocated and as held. Then Cuddy's own summary.
+Every block is written and read back.
+
+Exit code:
+  0 if nothing was wrong, 1 if something was, 2 if it cannot be run.";
+
+const DOCTOR_HELP: &str = "\
+What is printed: the library and the driver that are used, what each device can do, every option with its value
+and where that came from, and whether memory can be got, used and given back.
+
+Exit code:
+  0 if all is well (or the program would be served), 1 if not, 2 if that cannot be said.
+
+Examples:
+  cuddy doctor
+  CUDDY_CONF=memory_limit:4GiB cuddy doctor --on sim
+  cuddy doctor -- ./app";
 
 const REPLAY_HELP: &str = "\
 Traces:

@@ -33,6 +33,7 @@ STREAM_PER_THREAD: Final = 2
 STREAM_ANY: Final = (1 << 64) - 1
 REQUEST_NO_WAIT: Final = 1
 POOL_USE_ON_OOM: Final = 1
+STREAM_CAPTURABLE: Final = 1
 POOL_CURRENT: Final = 0
 POOL_DEFAULT: Final = 1
 NO_LIMIT: Final = (1 << 64) - 1
@@ -220,6 +221,7 @@ SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "cuddy_record_stream": (c_int, (c_void_p, c_void_p)),
     "cuddy_block_info": (c_int, (c_void_p, POINTER(Block))),
     "cuddy_stream_open": (c_int, (c_int, c_void_p)),
+    "cuddy_stream_open_ex": (c_int, (c_int, c_void_p, c_uint32)),
     "cuddy_stream_retire": (c_int, (c_int, c_void_p)),
     "cuddy_note_wait": (c_int, (c_int, c_void_p, c_void_p)),
     "cuddy_pool_create": (c_int, (POINTER(PoolOptions), POINTER(c_uint64))),

@@ -75,13 +75,16 @@ def number_of(device: DeviceLike) -> int:
     raise TypeError(f"a {type(device).__name__} is no device: pass its number")
 
 
-def open_stream(stream: StreamLike, device: DeviceLike = None) -> None:
+def open_stream(stream: StreamLike, device: DeviceLike = None, *, capturable: bool = False) -> None:
     """Promises that a stream lives until retire_stream(): Cuddy may use its handle meanwhile, which
     saves driver calls and waits. Opening one twice changes nothing.
 
     stream: a stream of the device. device: its number; None is the current one.
+    capturable: the stream may be captured into a CUDA graph, which then has the memory that is
+    allocated on it meanwhile; every call asks the driver.
     """
-    check(_abi.lib.cuddy_stream_open(number_of(device), handle_of(stream)))
+    flags = _abi.STREAM_CAPTURABLE if capturable else 0
+    check(_abi.lib.cuddy_stream_open_ex(number_of(device), handle_of(stream), flags))
 
 
 def retire_stream(stream: StreamLike, device: DeviceLike = None) -> None:
