@@ -128,8 +128,8 @@ pub unsafe extern "C" fn cuddy_export_prometheus(
 
 /// Writes what cuddy_export_prometheus() tells to a file, now and again and again, from a thread of
 /// Cuddy's own: for `cuddy top`, and for the textfile collector of the node exporter. Who reads sees
-/// a whole file. CUDDY_EXPORT in the environment is the same, every 500 ms; CUDDY_EXPORT=on is a file
-/// that `cuddy top` finds by the process's number.
+/// a whole file. CUDDY_EXPORT in the environment is the same, every 500 ms; CUDDY_EXPORT=on is a
+/// file that `cuddy top` finds by the process's number.
 ///
 /// path:     the file; "%p" in it is the process's number. NULL ends it. What was begun before ends.
 /// every_ms: milliseconds from one file to the next, at least 1.
