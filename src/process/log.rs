@@ -15,6 +15,7 @@ use super::configuration::in_force;
 use super::facts::DeviceFacts;
 use crate::environment;
 use crate::error::{Error, Words, cuddy_status, sentence};
+use crate::json::Quoted;
 use crate::mutants::mutant;
 use crate::observers::{self, Event};
 
@@ -85,22 +86,5 @@ fn line(text: std::fmt::Arguments<'_>) {
     {
         let file = file.to_string_lossy();
         environment::complain(&sentence!("cuddy: the log {file} cannot be written\n"));
-    }
-}
-
-/// Text in quotes, on one line.
-struct Quoted<'a>(&'a str);
-
-impl std::fmt::Display for Quoted<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_char('"')?;
-        for letter in self.0.chars() {
-            match letter {
-                '"' | '\\' => write!(f, "\\{letter}")?,
-                _ if letter.is_control() => f.write_char(' ')?,
-                _ => f.write_char(letter)?,
-            }
-        }
-        f.write_char('"')
     }
 }

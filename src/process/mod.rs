@@ -141,7 +141,7 @@ impl Asked {
 /// A block off the calling thread's shelf, if there is one of the size; `None` says nothing else.
 ///
 /// Nothing in here waits, allocates, calls the driver or can panic.
-#[inline]
+#[inline(always)]
 pub fn off_shelf(bytes: u64, device: i32, stream: usize) -> Option<u64> {
     if must_detour() { None } else { shelf_serves(bytes, device, stream) }
 }
@@ -173,13 +173,11 @@ fn shelf_takes(pointer: u64) -> bool {
 /// What [`malloc_in`] does when there is nothing on the shelf, or somebody watches.
 #[inline(never)]
 pub fn malloc_missed(asked: Asked) -> Result<u64, Error> {
-    let bytes = asked.bytes;
     let served = if is_watched() { watch::malloc(asked) } else { serve(asked) };
-    match served {
-        Ok(address) => Ok(address),
-        Err(Error::OutOfMemory(text)) => Err(log::failed(shortage::happened(text, asked), bytes)),
-        Err(error) => Err(log::failed(error, bytes)),
-    }
+    served.map_err(|error| match error {
+        Error::OutOfMemory(text) => log::failed(shortage::happened(text, asked), asked.bytes),
+        error => log::failed(error, asked.bytes),
+    })
 }
 
 /// [`malloc_missed`], not watched.
@@ -483,7 +481,7 @@ fn each_in_use(
 fn owner(pointer: u64) -> Option<(&'static Process, &'static Device, PoolId)> {
     let (id, pool) = OWNERS.get(Address(pointer))?;
     let process = started_already()?;
-    Some((process, process.device_in_use(id)?, pool))
+    Some((process, process.device_guessed(id)?, pool))
 }
 
 /// The same; an error if there is none.
