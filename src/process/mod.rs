@@ -7,6 +7,7 @@
 //! until the process ends; nothing here has a destructor. All functions are thread-safe.
 
 mod configuration;
+mod exporter;
 mod facts;
 mod graphs;
 mod host;
@@ -46,6 +47,7 @@ pub use self::pools::{
     pool_push, pool_reset_peaks, pool_set_limit, pool_set_share, pool_stats, pool_trim,
 };
 
+pub use self::exporter::export_metrics;
 pub use self::metrics::prometheus;
 pub use self::recorder::flight_recorder;
 pub use self::shortage::last_out_of_memory;

@@ -60,6 +60,7 @@ fn start() -> Result<&'static Process, Error> {
     let process = PROCESS.get_or_init(|| process);
     drop(one_at_a_time);
     super::recorder::from_environment();
+    super::exporter::from_environment();
     Ok(process)
 }
 
