@@ -6,7 +6,8 @@
 mod sample;
 mod view;
 
-use std::io::{self, IsTerminal};
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -27,14 +28,15 @@ const STALE: Duration = Duration::from_secs(5);
 /// Does what `cuddy top` was asked.
 pub fn run(args: &TopArgs) -> Result<Outcome, String> {
     let path = file_of(&args.target);
-    let first = read(&path)?;
+    let (first, written) = read(&path)?;
     let mut view = View::new(format!("cuddy top {}", args.target), first);
-    view.warning = warning(&path);
+    view.warning = warning(written);
     if args.once || !io::stdout().is_terminal() {
         return print(&view);
     }
     let mut terminal = ratatui::init();
-    let ended = follow(&mut terminal, &mut view, &path, Duration::from_millis(args.interval_ms));
+    let every = Duration::from_millis(args.interval_ms);
+    let ended = follow(&mut terminal, &mut view, (&path, written), every);
     ratatui::restore();
     ended.map(|()| Outcome::Well)
 }
@@ -47,17 +49,24 @@ fn file_of(target: &str) -> PathBuf {
     }
 }
 
-fn read(path: &Path) -> Result<Sample, String> {
+/// What the file says, and when it was written.
+fn read(path: &Path) -> Result<(Sample, SystemTime), String> {
     let name = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    // Time and text are those of one file, though another one takes its place meanwhile.
+    let whole = File::open(path).and_then(|mut file| {
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        Ok((text, file.metadata()?.modified()?))
+    });
+    let (text, written) = whole.map_err(|error| {
         format!("{name}: {error}; a program writes it if it is started with CUDDY_EXPORT=on, or CUDDY_EXPORT=FILE")
     })?;
-    Sample::parse(&text).map_err(|why| format!("{name}: {why}"))
+    let sample = Sample::parse(&text).map_err(|why| format!("{name}: {why}"))?;
+    Ok((sample, written))
 }
 
 /// What to say of a file that nobody writes any more.
-fn warning(path: &Path) -> Option<String> {
-    let written = path.metadata().and_then(|it| it.modified()).ok()?;
+fn warning(written: SystemTime) -> Option<String> {
     let age = SystemTime::now().duration_since(written).ok()?;
     (age > STALE).then(|| format!("not written for {} s: has the process ended?", age.as_secs()))
 }
@@ -79,7 +88,7 @@ fn print(view: &View) -> Result<Outcome, String> {
 fn follow(
     terminal: &mut DefaultTerminal,
     view: &mut View,
-    path: &Path,
+    (path, mut written): (&Path, SystemTime),
     every: Duration,
 ) -> Result<(), String> {
     let mut taken = Instant::now();
@@ -90,9 +99,15 @@ fn follow(
         }
         if taken.elapsed() >= every {
             match read(path) {
-                Ok(sample) => {
-                    view.next(sample, taken.elapsed().as_secs_f64());
-                    view.warning = warning(path);
+                Ok((sample, now)) => {
+                    // Looked at more often than it is written, it says nothing new.
+                    if let Ok(passed) = now.duration_since(written)
+                        && !passed.is_zero()
+                    {
+                        view.next(sample, passed.as_secs_f64());
+                    }
+                    written = now;
+                    view.warning = warning(written);
                 }
                 Err(why) => view.warning = Some(why),
             }

@@ -194,3 +194,25 @@ fn bar(parts: &[(&str, f64, Color, char)], total: f64, width: usize) -> Line<'st
     spans.push(Span::raw("·".repeat(left)).dim());
     Line::from(spans)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(mallocs: u64) -> Sample {
+        let text = format!("cuddy_malloc_total{{device=\"0\"}} {mallocs}\n");
+        Sample::parse(&text).expect("it is Cuddy's")
+    }
+
+    #[test]
+    fn a_rate_is_what_came_in_the_time_that_passed() {
+        let mut view = View::new("title".into(), sample(100));
+        assert_eq!(view.rate(0, "malloc_total"), "-");
+        view.next(sample(400), 0.5);
+        assert_eq!(view.rate(0, "malloc_total"), "600");
+        // The counters were started anew.
+        view.next(sample(10), 0.5);
+        assert_eq!(view.rate(0, "malloc_total"), "-");
+        assert_eq!(view.rate(1, "malloc_total"), "-");
+    }
+}
