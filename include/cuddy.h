@@ -1017,6 +1017,20 @@ cuddy_status cuddy_memory_summary(int device, char *buffer, size_t size, size_t 
 // Thread-safe. Never calls the driver.
 cuddy_status cuddy_export_prometheus(char *buffer, size_t size, size_t *needed);
 
+// Writes what cuddy_export_prometheus() tells to a file, now and again and again, from a thread of
+// Cuddy's own: for `cuddy top`, and for the textfile collector of the node exporter. Who reads sees
+// a whole file. CUDDY_EXPORT in the environment is the same, every 500 ms; CUDDY_EXPORT=on is a
+// file that `cuddy top` finds by the process's number.
+//
+// path:     the file; "%p" in it is the process's number. NULL ends it. What was begun before ends.
+// every_ms: milliseconds from one file to the next, at least 1.
+//
+// Errors: CUDDY_ERROR_INVALID_ARGUMENT (path is empty, no UTF-8 or cannot be written; every_ms is
+// 0), CUDDY_ERROR_NOT_SUPPORTED (no thread can be started), CUDDY_ERROR_HOST_OUT_OF_MEMORY,
+// CUDDY_ERROR_FORKED.
+// Thread-safe. Never calls the driver.
+cuddy_status cuddy_export_metrics(const char *path, uint64_t every_ms);
+
 // -------------------------------------------------------------------------------------------------
 // Options
 // -------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-//! What the process was given to start with: environment variables, a place for complaints, files.
+//! What the process was given to start with: environment variables, a place for complaints, files, threads.
 //!
-//! None takes a lock, allocates or panics, as the standard library's ways do.
+//! But for threads, none takes a lock, allocates or panics, as the standard library's ways do.
 
 use std::ffi::CStr;
 
@@ -27,6 +27,22 @@ pub(crate) fn with_variable<R>(name: &CStr, look: impl FnOnce(&[u8]) -> R) -> R 
 pub(crate) fn complain(line: &str) {
     // SAFETY: the bytes are readable; a descriptor that is closed is an error that changes nothing.
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+}
+
+/// Starts a thread that no signal of the program's is delivered to. `false` if there can be no more.
+pub(crate) fn spawn(name: &'static CStr, body: impl FnOnce() + Send + 'static) -> bool {
+    // SAFETY: a signal set is plain numbers, for which zero is a value.
+    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
+    // SAFETY: both sets are ours. The new thread begins with the mask that this one has then.
+    unsafe {
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+    }
+    let name = name.to_string_lossy().into_owned();
+    let spawned = std::thread::Builder::new().name(name).spawn(body);
+    // SAFETY: the mask is the one that this thread had.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
+    spawned.is_ok()
 }
 
 /// Appends text to a file in one piece, making the file if it is not there; `false` if it cannot be.

@@ -48,9 +48,9 @@ pub use error::Error;
 pub use owned::{Buffer, HeldStream, Pool, Request, Stream, scope};
 pub use process::{ALL_DEVICES, CURRENT_DEVICE};
 pub use process::{
-    disable_peer_access, empty_cache, enable_peer_access, flight_recorder, last_out_of_memory,
-    leaks, mem_get_info, memory_limit, prometheus, record_history, reset_accumulated_stats,
-    reset_peak_stats, scopes, set_memory_fraction, set_memory_limit, snapshot,
-    stats as memory_stats, summary as memory_summary, tick, trim,
+    disable_peer_access, empty_cache, enable_peer_access, export_metrics, flight_recorder,
+    last_out_of_memory, leaks, mem_get_info, memory_limit, prometheus, record_history,
+    reset_accumulated_stats, reset_peak_stats, scopes, set_memory_fraction, set_memory_limit,
+    snapshot, stats as memory_stats, summary as memory_summary, tick, trim,
 };
 pub use stats::cuddy_stats;

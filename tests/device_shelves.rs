@@ -174,6 +174,39 @@ fn peaks_are_exact_with_one_thread_and_never_too_low_with_two() {
 }
 
 #[test]
+fn what_others_held_counts_when_the_books_fall() {
+    isolated("what_others_held_counts_when_the_books_fall", &[], |machine| {
+        machine.ends_within(60);
+        warm_up();
+        process::reset_peak_stats(0).expect("a device");
+        let turn = Barrier::new(2);
+        let climb = || {
+            let blocks: Vec<u64> = (0..6).map(|_| malloc(4096, 0).expect("fits")).collect();
+            blocks.into_iter().for_each(|block| process::free(block).expect("live"));
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                climb();
+                // By the books, which hear what this thread has counted.
+                process::free(process::malloc(512, 1024, 0, 0).expect("fits")).expect("live");
+                turn.wait();
+                turn.wait();
+                // Off the shelf: nobody hears of it.
+                climb();
+                turn.wait();
+            });
+            turn.wait();
+            let large = [MIB, MIB].map(|bytes| malloc(bytes, 0).expect("fits"));
+            turn.wait();
+            turn.wait();
+            large.into_iter().for_each(|block| process::free(block).expect("live"));
+        });
+        let (truth, peak) = (2 * MIB + 6 * 4096, stats(0).allocated_peak);
+        assert!(peak >= truth && peak <= truth + 3 * (64 << 10), "{peak} for {truth}");
+    });
+}
+
+#[test]
 fn a_shelf_hides_nothing_from_others() {
     isolated("a_shelf_hides_nothing_from_others", &[], |machine| {
         machine.ends_within(60);
@@ -202,6 +235,42 @@ fn a_shelf_hides_nothing_from_others() {
         again.into_iter().for_each(|block| process::free(block).expect("live"));
         process::empty_cache(0).expect("the driver works");
         assert_eq!((stats(0).reserved, machine.sim.used(0)), (0, 0));
+    });
+}
+
+#[test]
+fn a_thread_that_only_frees_has_a_shelf_that_no_request_finds() {
+    isolated("a_thread_that_only_frees_has_a_shelf_that_no_request_finds", &CHECKED, |machine| {
+        machine.ends_within(60);
+        let context = machine.use_device(0);
+        warm_up();
+        let other = machine.stream();
+        process::stream_open(0, other).expect("a stream");
+        let blocks: Vec<u64> = (0..200).map(|_| malloc_on(4096, other).expect("fits")).collect();
+        blocks.iter().for_each(|&block| machine.fill(other, block, 1, 4096));
+        let calls = machine.sim.calls_total();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                blocks.iter().for_each(|&block| process::free(block).expect("live"));
+                assert_eq!(machine.sim.calls_total(), calls, "no call for a free");
+                let last = *blocks.last().expect("one");
+                assert_eq!(process::free(last), Err(Error::DoubleFree(Address(last))));
+                // These may be used at once, by anybody: nothing that `other` still writes will do.
+                machine.set_context(context);
+                for _ in 0..5 {
+                    let block = malloc_on(4096, process::ANY_STREAM).expect("fits");
+                    assert!(!blocks.contains(&block), "the other stream still writes there");
+                }
+                // It has a name for the stream from now on.
+                let own = malloc_on(4096, other).expect("fits");
+                assert!(blocks.contains(&own), "what was freed is there for its stream");
+                machine.fill(other, own, 2, 4096);
+                process::free(own).expect("live");
+                assert_eq!(malloc_on(4096, other), Ok(own));
+            });
+        });
+        assert_eq!((stats(0).allocated, stats(0).live_block_count), (6 * 4096, 6));
+        machine.assert_clean();
     });
 }
 

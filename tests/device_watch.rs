@@ -184,3 +184,39 @@ fn the_counters_for_prometheus_are_those_of_every_device() {
         process::host_free(pinned).expect("it is live");
     });
 }
+
+/// Waits until the file tells what is wanted, for ten seconds at most.
+fn comes(file: &str, wanted: impl Fn(&str) -> bool) -> bool {
+    let told = || std::fs::read_to_string(file).is_ok_and(|text| wanted(&text));
+    (0..1000).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        told()
+    })
+}
+
+#[test]
+fn the_export_goes_on_until_it_is_ended() {
+    isolated("the_export_goes_on_until_it_is_ended", &[], |machine| {
+        machine.use_device(0);
+        let folder = std::env::temp_dir().join(format!("cuddy-export-{}", std::process::id()));
+        std::fs::create_dir(&folder).expect("a new folder");
+        let file = folder.join("of.prom").to_str().expect("it is text").to_owned();
+        assert!(process::export_metrics(Some(&file), 0).is_err());
+        assert!(process::export_metrics(Some(""), 10).is_err());
+        assert!(process::export_metrics(Some("/no/such/folder/x"), 10).is_err());
+        let kept = malloc(1000);
+        process::export_metrics(Some(&file), 10).expect("it can be written");
+        let told = std::fs::read_to_string(&file).expect("it is there at once");
+        let requested = "cuddy_requested_bytes{device=\"0\"}";
+        assert_eq!(metric(&told, requested), 1000);
+        let more = malloc(500);
+        assert!(comes(&file, |text| metric(text, requested) == 1500));
+        process::export_metrics(None, 0).expect("it ends");
+        // The thread sees its end before it writes the next file.
+        assert!(comes("/proc/self/status", |text| text.contains("Threads:\t2\n")), "it is gone");
+        std::fs::remove_dir_all(&folder).expect("nobody writes there any more");
+        for block in [kept, more] {
+            process::free(block).expect("it is live");
+        }
+    });
+}

@@ -62,6 +62,21 @@ pub(super) unsafe fn characters<'a>(
     std::str::from_utf8(bytes).map_err(|_| invalid(argument, format_args!("it is no UTF-8")))
 }
 
+/// The same, of an argument that may be NULL.
+///
+/// # Safety
+/// As [`characters`].
+pub(super) unsafe fn characters_or_null<'a>(
+    from: *const c_char,
+    argument: &'static str,
+) -> Result<Option<&'a str>, Error> {
+    match from.is_null() {
+        true => Ok(None),
+        // SAFETY: by the function's contract.
+        false => unsafe { characters(from, argument) }.map(Some),
+    }
+}
+
 /// Refuses a buffer that is NULL and yet has bytes.
 fn buffer_given(buffer: *const c_char, size: usize) -> Result<(), Error> {
     if size > 0 { given(buffer, "buffer") } else { Ok(()) }

@@ -8,7 +8,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use super::convert::{Growing, characters, cuddy_stream, fill, given, invalid, read};
+use super::convert::{Growing, characters_or_null, cuddy_stream, fill, given, invalid, read};
 use super::guard::guarded;
 use crate::error::cuddy_status;
 use crate::process;
@@ -212,10 +212,10 @@ pub(super) unsafe fn malloc_ex(
         let stream = named(request.stream) as usize;
         let cuddy_request { pool, bytes, alignment, device, .. } = request;
         let serve = || process::malloc_in(pool, bytes, alignment, device, stream, wait_ms);
-        let address = match request.tag.is_null() {
-            true => serve()?,
-            // SAFETY: not NULL; the caller promises a C string.
-            false => process::tagged(unsafe { characters(request.tag, "tag") }?, serve)?,
+        // SAFETY: the caller promises NULL or a C string.
+        let address = match unsafe { characters_or_null(request.tag, "tag") }? {
+            None => serve()?,
+            Some(tag) => process::tagged(tag, serve)?,
         };
         // SAFETY: not NULL, and the caller promises that it may be written.
         unsafe { ptr.write(address as *mut c_void) };

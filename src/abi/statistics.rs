@@ -5,7 +5,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use super::convert::{Growing, fill, tell};
+use super::convert::{Growing, characters_or_null, fill, tell};
 use super::guard::{guarded, guarded_bytes};
 use crate::error::cuddy_status;
 use crate::process;
@@ -124,4 +124,22 @@ pub unsafe extern "C" fn cuddy_export_prometheus(
 ) -> cuddy_status {
     // SAFETY: NULL is refused there; the caller promises the rest.
     guarded(|| unsafe { tell(buffer, size, needed, process::prometheus) })
+}
+
+/// Writes what cuddy_export_prometheus() tells to a file, now and again and again, from a thread of
+/// Cuddy's own: for `cuddy top`, and for the textfile collector of the node exporter. Who reads sees
+/// a whole file. CUDDY_EXPORT in the environment is the same, every 500 ms; CUDDY_EXPORT=on is a
+/// file that `cuddy top` finds by the process's number.
+///
+/// path:     the file; "%p" in it is the process's number. NULL ends it. What was begun before ends.
+/// every_ms: milliseconds from one file to the next, at least 1.
+///
+/// Errors: CUDDY_ERROR_INVALID_ARGUMENT (path is empty, no UTF-8 or cannot be written; every_ms is
+/// 0), CUDDY_ERROR_NOT_SUPPORTED (no thread can be started), CUDDY_ERROR_HOST_OUT_OF_MEMORY,
+/// CUDDY_ERROR_FORKED.
+/// Thread-safe. Never calls the driver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuddy_export_metrics(path: *const c_char, every_ms: u64) -> cuddy_status {
+    // SAFETY: NULL is refused there; the caller promises a C string.
+    guarded(|| process::export_metrics(unsafe { characters_or_null(path, "path") }?, every_ms))
 }

@@ -7,7 +7,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::convert::{characters, tell};
+use super::convert::{characters, characters_or_null, tell};
 use super::guard::guarded;
 use crate::error::cuddy_status;
 use crate::process;
@@ -36,14 +36,8 @@ pub unsafe extern "C" fn cuddy_scope_begin(name: *const c_char) -> cuddy_status 
 /// Thread-safe. Never calls the driver.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuddy_scope_end(name: *const c_char) -> cuddy_status {
-    guarded(|| {
-        let named = match name.is_null() {
-            true => None,
-            // SAFETY: not NULL; the caller promises a C string.
-            false => Some(unsafe { characters(name, "name") }?),
-        };
-        process::scope_end(named)
-    })
+    // SAFETY: the caller promises a C string, or NULL.
+    guarded(|| process::scope_end(unsafe { characters_or_null(name, "name") }?))
 }
 
 /// Tells of every scope, as a JSON array: its path, how often it was begun, what is live of it,
@@ -151,14 +145,8 @@ pub unsafe extern "C" fn cuddy_last_out_of_memory(
 /// Thread-safe. Never calls the driver.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuddy_flight_recorder(path: *const c_char, events: usize) -> cuddy_status {
-    guarded(|| {
-        let path = match path.is_null() {
-            true => None,
-            // SAFETY: not NULL; the caller promises a C string.
-            false => Some(unsafe { characters(path, "path") }?),
-        };
-        process::flight_recorder(path, events)
-    })
+    // SAFETY: the caller promises a C string, or NULL.
+    guarded(|| process::flight_recorder(unsafe { characters_or_null(path, "path") }?, events))
 }
 
 /// Writes all that is known of memory, as JSON: of every device in use its counters and every

@@ -1,10 +1,10 @@
 #![forbid(unsafe_code)]
 //! The front: cached blocks that are handed out and taken back without the books.
 //!
-//! A block that the books hand out to a lasting stream (built-in or held), out of the default pool, is put on loan. Its thread
-//! may then free it to a shelf and get it from there again, on the same stream; to the books it stays
-//! live meanwhile. Whoever needs the whole truth opens the books by [`Device::all_books`]: every
-//! shelf is emptied, every tally gathered.
+//! A block that the books hand out to a lasting stream (built-in or held), out of the default pool, is
+//! put on loan ([`super::lending`]). A thread may then free it to a shelf and get it from there again,
+//! on the same stream; to the books it stays live meanwhile. Whoever needs the whole truth opens the
+//! books by [`Device::all_books`]: every shelf is emptied, every tally gathered.
 //!
 //! `allocated == books.stats.allocated + sum over the tallies`, and likewise what else has a peak.
 //! Names of streams are good within one *era*; a stream that is retired, a handle that is held anew,
@@ -14,10 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::books::Books;
 use super::{BOOKS, Device, Named};
-use crate::error::Error;
-use crate::heap::Block;
 use crate::mutants::mutant;
-use crate::shelf::{self, A_BLOCK, Declared, Kept, Lent, Loans, PEAKED, Standing, Stopped, Tally};
+use crate::shelf::{self, Counted, Declared, Kept, Loans, OfDevice, Stopped, Tally};
 use crate::size;
 use crate::stats::cuddy_stats;
 use crate::sync::Guard;
@@ -31,14 +29,14 @@ const MOST: u64 = 256 << 10;
 
 /// What a device needs for it.
 pub(super) struct Front {
-    loans: Loans,
+    pub(super) loans: Loans,
     declared: Declared,
     /// Counts the changes of what names mean; from 1 on.
     era: AtomicU64,
     /// The most bytes on one shelf; 0 for no shelves at all.
     limit: AtomicU64,
     /// Counts the times that the books were opened by a request or a free: the heap's version.
-    version: AtomicU64,
+    pub(super) version: AtomicU64,
     /// Whether several threads count, and so declare.
     shared: AtomicBool,
 }
@@ -64,64 +62,45 @@ impl Front {
     }
 
     #[inline]
-    fn era(&self) -> u64 {
+    pub(super) fn era(&self) -> u64 {
         self.era.load(Ordering::Acquire)
     }
 
     #[inline]
-    fn limit(&self) -> u64 {
+    pub(super) fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
     }
 }
 
 impl Device {
     /// A block off the calling thread's shelf, of the default pool.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn off_shelf(&self, stream: Named, requested: u64) -> Option<Address> {
         let bytes = size::round_up(requested)?;
         if stream.context.is_some() {
             return None;
         }
         let front = &self.front;
-        shelf::try_mine(|mine| {
-            let (shelf, tally) = mine.of(self.id)?.named(name(stream), front.era())?;
-            let block = shelf.take(bytes)?;
-            front.loans.unshelve(block, bytes, requested);
-            tally.served(&front.declared, bytes, requested);
-            Some(block.address())
-        })
+        let mut mine = shelf::try_mine()?;
+        let (shelf, tally) = mine.of(self.id)?.named(name(stream), front.era())?;
+        let block = shelf.take(bytes)?;
+        front.loans.unshelve(block, bytes, requested);
+        tally.served(&front.declared, bytes, requested);
+        Some(block.address())
     }
 
     /// Frees a block to the calling thread's shelf. `false` if it has to be done by the books.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn to_shelf(&self, address: Address) -> bool {
-        let front = &self.front;
-        let shelved = shelf::try_mine(|mine| {
-            let mine = mine.of(self.id)?;
-            let (limit, version) = (front.limit(), front.version.load(Ordering::Relaxed));
-            let (block, lent, (shelf, tally)) = front.loans.shelve(address, |lent| {
-                let (shelf, tally) = mine.of(lent.stream, front.era())?;
-                shelf.has_room(address, lent.bytes, limit, version).then_some((shelf, tally))
-            })?;
-            shelf.put(block, lent.bytes);
-            tally.freed(&front.declared, lent.bytes, lent.requested);
-            Some(())
-        });
-        shelved.is_some()
+        let Some(mut mine) = shelf::try_mine() else { return false };
+        mine.of(self.id).is_some_and(|mine| self.front.put_on_shelf(mine, address).is_some())
     }
 
     /// The books, with what the calling thread has counted and its large blocks: the heap is about to
     /// change.
     pub(super) fn my_books(&self) -> Guard<'_, Books, BOOKS> {
         let mut books = self.books.lock();
-        let front = &self.front;
-        front.version.store(front.version.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        shelf::with_mine(|mine| {
-            if let Some(mine) = mine.of(self.id) {
-                mine.empty_recent(|block| front.back_to_heap(&mut books, block));
-                front.gather(&mut books.stats, &mut mine.tally);
-            }
-        });
+        shelf::with_mine(|mine| self.front.open(&mut books, mine.of(self.id)));
         books
     }
 
@@ -136,6 +115,7 @@ impl Device {
         if mutant("shelf-not-emptied") {
             return;
         }
+        self.front.note(&mut books.stats);
         stopped.each(|theirs| {
             if let Some(theirs) = theirs.of(self.id) {
                 theirs.empty(|block| self.front.back_to_heap(books, block));
@@ -144,42 +124,20 @@ impl Device {
         });
     }
 
-    /// Puts a block that the books have just handed out on loan, if its stream is a lasting one.
-    pub(super) fn lend(&self, books: &mut Books, pool: PoolId, address: Address, stream: Named) {
-        let front = &self.front;
-        let Some(block) = books.pools[pool].heap.find(address) else { return };
-        let lasting = stream.context.is_none() && books.streams.is_lasting(block.stream);
-        if !lasting || !self.options.caching || pool != PoolId::DEFAULT || self.may_capture() {
-            return;
-        }
-        self.know_me(books);
-        if front.limit() == 0 {
-            return;
-        }
-        if front.loans.is_full() {
-            front.loans.make_room(&mut shelf::stop_all());
-        }
-        let Block { bytes, requested, stream: slot, .. } = block;
-        let lent = Lent { bytes, requested, stream: slot };
-        let Some(kept) = front.loans.lend(address, lent) else { return };
-        let (era, version) = (front.era(), front.version.load(Ordering::Relaxed));
-        shelf::with_mine(|mine| {
-            let mine = mine.make(self.id)?;
-            mine.set_up(slot, name(stream), era);
-            let (shelf, _) = mine.of(slot, era)?;
-            shelf.handed_out(kept, bytes, version);
-            Some(())
-        });
-    }
-
-    /// Counts the calling thread among those that have a tally. From the second on they declare.
+    /// Counts the calling thread among those that have a tally. From the second on they declare, and
+    /// change loans by atomic exchanges. One that has no place for a tally changes loans all the same.
     pub(super) fn know_me(&self, books: &mut Books) {
         let known = shelf::with_mine(|mine| mine.make(self.id).map(|mine| mine.known));
-        let Some(Some(false)) = known else { return };
+        let counts = match known {
+            Some(Some(true)) => return,
+            Some(Some(false)) => true,
+            _ if self.front.shared.load(Ordering::Relaxed) || shelf::is_inside() => return,
+            _ => false,
+        };
         let mut stopped = shelf::stop_all();
         self.gather_all(books, &mut stopped);
-        books.tallies += 1;
-        let shared = books.tallies > 1;
+        books.tallies += u32::from(counts);
+        let shared = books.tallies > 1 || !counts;
         self.front.shared.store(shared, Ordering::Relaxed);
         stopped.each(|theirs| {
             if let Some(theirs) = theirs.of(self.id) {
@@ -205,17 +163,6 @@ impl Device {
         self.front.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Takes off the calling thread's shelf what keeps a block from being put there.
-    pub(super) fn make_shelf_room(&self, books: &mut Books, address: Address) {
-        let (front, limit) = (&self.front, self.front.limit());
-        let Some(Standing::Out(lent)) = front.loans.standing(address) else { return };
-        shelf::with_mine(|mine| {
-            let (shelf, _) = mine.of(self.id)?.of(lent.stream, front.era())?;
-            shelf.make_room(lent.bytes, limit, |other| front.back_to_heap(books, other));
-            Some(())
-        });
-    }
-
     /// Gives what lies on the calling thread's shelf of a stream to the heap, as of now.
     pub(super) fn clear_my_shelf(&self, books: &mut Books, stream: StreamSlot) {
         let front = &self.front;
@@ -224,53 +171,6 @@ impl Device {
             shelf.empty(|block| front.back_to_heap(books, block));
             Some(())
         });
-    }
-
-    /// The error for an address that the books refuse: to them a block on a shelf is live.
-    pub(super) fn explain_shelved(&self, error: Error) -> Error {
-        match error {
-            Error::InteriorPointer { pointer, start } if self.is_shelved(start) => {
-                Error::DoubleFree(pointer)
-            }
-            error => error,
-        }
-    }
-
-    fn is_shelved(&self, start: Address) -> bool {
-        matches!(self.front.loans.standing(start), Some(Standing::Shelved(_)))
-    }
-
-    /// Whether a block is on loan, out or shelved.
-    pub(super) fn is_lent(&self, address: Address) -> bool {
-        self.front.loans.standing(address).is_some()
-    }
-
-    /// The books alone are to say what becomes of this block: ends its loan, if it is on one.
-    pub(super) fn end_loan(&self, books: &mut Books, address: Address) -> Result<(), Error> {
-        let loans = &self.front.loans;
-        match loans.end_out(address) {
-            Some(lent) => books.pools[PoolId::DEFAULT].heap.restate(address, lent.requested),
-            None if loans.standing(address).is_some() => Err(Error::DoubleFree(address)),
-            None => Ok(()),
-        }
-    }
-
-    /// From now on the block is freed by the books. Fails if it is free already.
-    pub(super) fn bar(&self, address: Address) -> Result<(), Error> {
-        let loans = &self.front.loans;
-        match loans.bar(address) || loans.standing(address).is_none() {
-            true => Ok(()),
-            false => Err(Error::DoubleFree(address)),
-        }
-    }
-
-    /// What was asked for, of a live block; an error if it lies on a shelf.
-    pub(super) fn requested(&self, block: &Block, asked: Address) -> Result<u64, Error> {
-        match self.front.loans.standing(block.address) {
-            Some(Standing::Out(lent)) => Ok(lent.requested),
-            Some(Standing::Shelved(_)) => Err(Error::DoubleFree(asked)),
-            None => Ok(block.requested),
-        }
     }
 
     /// The device was reset: nothing is on loan or on a shelf any more.
@@ -292,7 +192,7 @@ impl Device {
         let mut stopped = shelf::stop_all();
         self.gather_all(books, &mut stopped);
         self.front.loans.each(&mut stopped, |address, standing| {
-            if let Standing::Out(lent) = standing {
+            if let shelf::Standing::Out(lent) = standing {
                 let restated = books.pools[PoolId::DEFAULT].heap.restate(address, lent.requested);
                 assert!(restated.is_ok(), "a block on loan is not live: {address}");
             }
@@ -303,8 +203,34 @@ impl Device {
 }
 
 impl Front {
+    /// The books are open and the heap is about to change: takes in the calling thread's large blocks,
+    /// and what it has counted.
+    #[inline]
+    pub(super) fn open(&self, books: &mut Books, mine: Option<&mut OfDevice>) {
+        self.version.store(self.version.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.note(&mut books.stats);
+        if let Some(mine) = mine {
+            mine.empty_recent(|block| self.back_to_heap(books, block));
+            self.gather(&mut books.stats, &mut mine.tally);
+        }
+    }
+
+    /// Moves a block from out to the shelf of its stream, if there is one with room for it.
+    #[inline(always)]
+    pub(super) fn put_on_shelf(&self, mine: &mut OfDevice, address: Address) -> Option<()> {
+        let (limit, version) = (self.limit(), self.version.load(Ordering::Relaxed));
+        let alone = mine.tally.is_alone();
+        let (block, lent, (shelf, tally)) = self.loans.shelve(address, alone, |lent| {
+            let (shelf, tally) = mine.of(lent.stream, self.era())?;
+            shelf.has_room(address, lent.bytes, limit, version).then_some((shelf, tally))
+        })?;
+        shelf.put(block, lent.bytes);
+        tally.freed(&self.declared, lent.bytes, lent.requested);
+        Some(())
+    }
+
     /// Ends the loan of a block that was taken off a shelf. Its counters were moved when it was freed.
-    fn back_to_heap(&self, books: &mut Books, block: Kept) {
+    pub(super) fn back_to_heap(&self, books: &mut Books, block: Kept) {
         let address = block.address();
         self.loans.end_shelved(block);
         let Books { pools, streams, .. } = books;
@@ -312,19 +238,17 @@ impl Front {
         debug_assert!(released.is_ok(), "a block on a shelf is not live to the heap: {address}");
     }
 
-    /// Adds what a thread has counted.
+    /// Adds what a thread has counted, the peaks noted.
     fn gather(&self, stats: &mut cuddy_stats, tally: &mut Tally) {
         if tally.is_empty() {
             return;
         }
-        self.note(stats);
-        for (which, counters) in peaked(stats).into_iter().enumerate() {
-            let (counted, highest) = tally.take(&self.declared, which);
-            for (now, peak, unit) in counters.into_iter().flatten() {
-                *peak = (*peak).max(sum(*now, highest / unit));
-                *now = sum(*now, counted / unit);
-            }
-        }
+        let [requested, allocated, blocks] = tally.take(&self.declared);
+        add(&mut stats.requested, &mut stats.requested_peak, requested);
+        add(&mut stats.allocated, &mut stats.allocated_peak, allocated);
+        // A block on a shelf is neither allocated nor active.
+        add(&mut stats.active, &mut stats.active_peak, allocated);
+        add(&mut stats.live_block_count, &mut stats.live_block_peak_count, blocks);
         let served = std::mem::take(&mut tally.served);
         stats.malloc_count += served;
         stats.hit_count += served;
@@ -333,45 +257,36 @@ impl Front {
         stats.free_count += std::mem::take(&mut tally.freed);
     }
 
-    /// Notes the peaks of what all threads have declared. To be called before and after the books
-    /// change what has a peak, where several threads count.
+    /// Notes the peaks of what all threads have declared since the last time, beside what the books
+    /// count. To be called before the books change what has a peak.
     fn note(&self, stats: &mut cuddy_stats) {
         // One thread alone declares nothing.
         if !self.shared.load(Ordering::Relaxed) || mutant("shelf-peak-forgotten") {
             return;
         }
-        for (which, counters) in peaked(stats).into_iter().enumerate() {
-            let highest = self.declared.take_highest(which);
-            for (now, peak, unit) in counters.into_iter().flatten() {
-                *peak = (*peak).max(sum(*now, highest / unit));
-            }
-        }
+        let [requested, allocated, blocks] = self.declared.take_highest();
+        raise(stats.requested, &mut stats.requested_peak, requested);
+        raise(stats.allocated, &mut stats.allocated_peak, allocated);
+        raise(stats.active, &mut stats.active_peak, allocated);
+        raise(stats.live_block_count, &mut stats.live_block_peak_count, blocks);
     }
 }
 
-/// A stream's name on shelves: 0 and 1 are the legacy default stream, both.
+/// A stream's name on shelves: 0 and 1 are the legacy default stream, both, by the name of 1.
 #[inline]
-fn name(stream: Named) -> usize {
+pub(super) fn name(stream: Named) -> usize {
     stream.raw.max(1)
 }
 
-/// A counter of the books, its peak, and what a tally counts for one of it.
-type Peaked<'s> = Option<(&'s mut u64, &'s mut u64, i64)>;
-
-/// For each thing that tallies count, the counters that it moves: a block on a shelf is neither
-/// allocated nor active.
-fn peaked(stats: &mut cuddy_stats) -> [[Peaked<'_>; 2]; PEAKED] {
-    [
-        [Some((&mut stats.requested, &mut stats.requested_peak, 1)), None],
-        [
-            Some((&mut stats.allocated, &mut stats.allocated_peak, 1)),
-            Some((&mut stats.active, &mut stats.active_peak, 1)),
-        ],
-        [Some((&mut stats.live_block_count, &mut stats.live_block_peak_count, A_BLOCK)), None],
-    ]
+/// Adds to a counter of the books what was counted since, and notes its peak.
+#[inline]
+fn add(now: &mut u64, peak: &mut u64, counted: Counted) {
+    raise(*now, peak, counted.highest);
+    *now = now.saturating_add_signed(counted.now);
 }
 
-/// What was counted in the books and what was counted since.
-fn sum(now: u64, by: i64) -> u64 {
-    now.saturating_add_signed(by)
+/// Notes a peak: so much above what the books count.
+#[inline]
+fn raise(now: u64, peak: &mut u64, highest: i64) {
+    *peak = (*peak).max(now.saturating_add_signed(highest));
 }

@@ -21,6 +21,7 @@ mod graves;
 mod grow;
 mod human;
 mod last_waits;
+mod lending;
 mod names;
 mod observe;
 mod oom;
@@ -171,6 +172,9 @@ impl Device {
             return Err(self.beyond_reach(want.bytes));
         };
         self.look_for_captures()?;
+        if let Some(address) = self.hand_out(&want, bytes) {
+            return Ok(address);
+        }
         let key = want.stream.key();
         let wait_ms = want.wait_ms.unwrap_or(self.options.wait_ms);
         let mut starts = 0;
@@ -279,6 +283,9 @@ impl Device {
     #[inline(never)]
     pub(crate) fn free(&self, pool: PoolId, address: Address) -> Result<(), Error> {
         self.look_for_captures()?;
+        if self.take_back(address) {
+            return Ok(());
+        }
         let mut books = self.my_books();
         let pool = books.serving(self.id, address, pool)?;
         if self.may_capture() {
@@ -287,13 +294,7 @@ impl Device {
             books = self.my_books();
         }
         self.know_me(&mut books);
-        if self.is_lent(address) {
-            self.make_shelf_room(&mut books, address);
-            if self.to_shelf(address) {
-                return Ok(());
-            }
-            self.end_loan(&mut books, address)?;
-        }
+        self.end_loan(&mut books, address)?;
         books.give_to_everybody(pool, address)?;
         let mut begun = Vec::new();
         books.note_eager_use(pool, address, &mut begun)?;

@@ -143,7 +143,7 @@ impl Device {
         if self.start_of(books, pool, address)?.stream == slot {
             return Ok(());
         }
-        self.bar(address)?;
+        self.bar(books, address)?;
         books.limbo.note(address, slot)
     }
 

@@ -55,10 +55,20 @@ pub fn prometheus() -> Result<String, Error> {
     let mut page = Page::default();
     let devices = started_already().map(|process| process.devices_in_use());
     let mut all: Vec<(String, String)> = Vec::new();
+    let mut totals = Vec::new();
     for device in devices.into_iter().flatten() {
         let stats = device.stats();
         all.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+        totals.try_reserve(1).map_err(|_| Error::HostOutOfMemory)?;
+        totals.push(device.total());
         all.push((sentence!("{{device=\"{}\"}}", device.id().0), sentence!("{stats:?}")));
+    }
+    let name = "cuddy_device_memory_bytes";
+    if !all.is_empty() {
+        head(&mut page, name, "gauge", "What the device has.");
+    }
+    for ((labels, _), bytes) in all.iter().zip(totals) {
+        put!(page, "{name}{labels} {bytes}\n");
     }
     if mutant("metrics-first-device-only") {
         all.truncate(1);

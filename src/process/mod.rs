@@ -7,6 +7,7 @@
 //! until the process ends; nothing here has a destructor. All functions are thread-safe.
 
 mod configuration;
+mod exporter;
 mod facts;
 mod graphs;
 mod host;
@@ -46,6 +47,7 @@ pub use self::pools::{
     pool_push, pool_reset_peaks, pool_set_limit, pool_set_share, pool_stats, pool_trim,
 };
 
+pub use self::exporter::export_metrics;
 pub use self::metrics::prometheus;
 pub use self::recorder::flight_recorder;
 pub use self::shortage::last_out_of_memory;
@@ -141,7 +143,7 @@ impl Asked {
 /// A block off the calling thread's shelf, if there is one of the size; `None` says nothing else.
 ///
 /// Nothing in here waits, allocates, calls the driver or can panic.
-#[inline]
+#[inline(always)]
 pub fn off_shelf(bytes: u64, device: i32, stream: usize) -> Option<u64> {
     if must_detour() { None } else { shelf_serves(bytes, device, stream) }
 }
@@ -481,7 +483,7 @@ fn each_in_use(
 fn owner(pointer: u64) -> Option<(&'static Process, &'static Device, PoolId)> {
     let (id, pool) = OWNERS.get(Address(pointer))?;
     let process = started_already()?;
-    Some((process, process.device_in_use(id)?, pool))
+    Some((process, process.device_guessed(id)?, pool))
 }
 
 /// The same; an error if there is none.

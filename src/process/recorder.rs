@@ -47,7 +47,7 @@ pub fn flight_recorder(path: Option<&str>, events: usize) -> Result<(), Error> {
 }
 
 /// A path with the process's number for each "%p".
-fn with_process(path: &str) -> Result<String, Error> {
+pub(super) fn with_process(path: &str) -> Result<String, Error> {
     let mut words = Words::default();
     for (place, part) in path.split("%p").enumerate() {
         let number = if place == 0 { sentence!("") } else { sentence!("{}", std::process::id()) };

@@ -24,6 +24,8 @@ static STARTING: Lock<(), 0> = Lock::new(());
 pub(super) struct Process {
     pub(super) driver: Driver,
     devices: Vec<OnceLock<Device>>,
+    /// The one that was opened first: for most programs, the one that every call is about.
+    first: OnceLock<(DeviceId, &'static Device)>,
     opening: Lock<(), 1>,
     /// Limits that the program set for a device; they outlive the options' ones.
     limits: Lock<Vec<Option<u64>>, 3>,
@@ -58,6 +60,7 @@ fn start() -> Result<&'static Process, Error> {
     let process = PROCESS.get_or_init(|| process);
     drop(one_at_a_time);
     super::recorder::from_environment();
+    super::exporter::from_environment();
     Ok(process)
 }
 
@@ -69,7 +72,13 @@ impl Process {
         limits.try_reserve_exact(count).map_err(|_| Error::HostOutOfMemory)?;
         devices.resize_with(count, OnceLock::new);
         limits.resize(count, None);
-        Ok(Self { driver, devices, opening: Lock::new(()), limits: Lock::new(limits) })
+        Ok(Self {
+            driver,
+            devices,
+            first: OnceLock::new(),
+            opening: Lock::new(()),
+            limits: Lock::new(limits),
+        })
     }
 
     /// How many devices there are.
@@ -82,6 +91,16 @@ impl Process {
     #[inline]
     pub(super) fn device_in_use(&self, id: DeviceId) -> Option<&Device> {
         self.devices.get(id.0 as usize)?.get()
+    }
+
+    /// The same, quicker for the device that was opened first: the processor guesses that it is this
+    /// one, and does not wait for `id`.
+    #[inline]
+    pub(super) fn device_guessed(&self, id: DeviceId) -> Option<&Device> {
+        match self.first.get() {
+            Some((first, device)) if *first == id => Some(device),
+            _ => self.device_in_use(id),
+        }
     }
 
     /// Every device in use.
@@ -107,7 +126,9 @@ impl Process {
                 return Ok(device);
             }
             let device = Device::open(&self.driver, &OWNERS, id, in_force(), self.limit(id)?)?;
-            self.devices[id.0 as usize].get_or_init(|| device)
+            let device = self.devices[id.0 as usize].get_or_init(|| device);
+            self.first.get_or_init(|| (id, device));
+            device
         };
         log::opened(|| device_facts(id.0 as i32));
         Ok(device)

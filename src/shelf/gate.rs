@@ -11,6 +11,8 @@
 //! owner's store is a sequentially consistent exchange, and the stopper's fence is one too.
 
 use std::cell::{Cell, UnsafeCell};
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, compiler_fence, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -84,21 +86,48 @@ pub(crate) fn with_mine<R>(work: impl FnOnce(&mut Shelves) -> R) -> Option<R> {
     Some(work(unsafe { &mut *gate.content.get() }))
 }
 
-/// The same for work that can as well be done elsewhere: `None` also where the thread has never come
-/// by [`with_mine`], or a stopper is at work. Never waits.
-#[inline]
-pub(crate) fn try_mine<R>(work: impl FnOnce(&mut Shelves) -> Option<R>) -> Option<R> {
+/// The calling thread's own, for work that can as well be done elsewhere: `None` also where the thread
+/// has never come by [`with_mine`], or a stopper is at work. Never waits; the same rules hold for as
+/// long as the answer lives.
+#[inline(always)]
+pub(crate) fn try_mine() -> Option<Mine> {
     let gate = MINE.get()?;
     if gate.busy.load(Ordering::Relaxed) {
         return None;
     }
     let undisturbed = enter(gate);
-    let _inside = Inside(gate);
-    if !undisturbed {
-        return None;
+    let inside = Mine { inside: Inside(gate), _stays: PhantomData };
+    undisturbed.then_some(inside)
+}
+
+/// What is the calling thread's own, while it is inside.
+pub(crate) struct Mine {
+    inside: Inside,
+    /// It stays with its thread.
+    _stays: PhantomData<*mut Shelves>,
+}
+
+impl Deref for Mine {
+    type Target = Shelves;
+    #[inline(always)]
+    fn deref(&self) -> &Shelves {
+        // SAFETY: as below; `self` is borrowed, so no reference to change it is alive.
+        unsafe { &*self.inside.0.content.get() }
     }
-    // SAFETY: as in `with_mine`; and no stopper was seen after entering.
-    work(unsafe { &mut *gate.content.get() })
+}
+
+impl DerefMut for Mine {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Shelves {
+        // SAFETY: as in `with_mine`: this thread owns the gate and was outside, so that this is the
+        // only one of its kind, and it is borrowed alone; no stopper was seen after entering.
+        unsafe { &mut *self.inside.0.content.get() }
+    }
+}
+
+/// Whether the calling thread is in the middle of using its own.
+pub(crate) fn is_inside() -> bool {
+    MINE.get().is_some_and(|gate| gate.busy.load(Ordering::Relaxed))
 }
 
 /// The owner enters; `false`, and still has to leave, if a stopper is at work.

@@ -189,11 +189,12 @@ impl Loans {
     }
 
     /// Frees a block: from out to shelved, if `may` says so of what it is; and what a shelf calls it.
-    /// Inside the gate.
-    #[inline]
+    /// Inside the gate. `alone` says that no other thread changes loans, but with this one stopped.
+    #[inline(always)]
     pub(crate) fn shelve<R>(
         &self,
         address: Address,
+        alone: bool,
         may: impl FnOnce(Lent) -> Option<R>,
     ) -> Option<(Kept, Lent, R)> {
         let (at, place) = self.find_at(address)?;
@@ -205,8 +206,10 @@ impl Loans {
         let lent = read(name, word);
         let allowed = may(lent)?;
         let shelved = word - OUT + SHELVED;
-        if mutant("shelf-free-not-atomic") {
-            std::thread::yield_now();
+        if alone || mutant("shelf-free-not-atomic") {
+            if !alone {
+                std::thread::yield_now();
+            }
             place.word.store(shelved, Ordering::Release);
             return Some((Kept::new(address, at), lent, allowed));
         }
@@ -220,7 +223,7 @@ impl Loans {
     }
 
     /// Hands a block of a shelf out again. By the thread whose shelf it was on, inside the gate.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn unshelve(&self, block: Kept, bytes: u64, requested: u64) {
         if let Some(place) = self.place(block) {
             debug_assert_eq!(place.word.load(Ordering::Relaxed) & STATE, SHELVED);
@@ -238,10 +241,15 @@ impl Loans {
     }
 
     /// Ends the loan of a block that is out: what it was. `None` if it is not, or is freed by another
-    /// thread at this moment. Under the device's lock.
-    pub(crate) fn end_out(&self, address: Address) -> Option<Lent> {
+    /// thread at this moment. Under the device's lock. `alone` as in [`Loans::shelve`].
+    pub(crate) fn end_out(&self, address: Address, alone: bool) -> Option<Lent> {
         let place = self.find(address)?;
         let name = place.name.load(Ordering::Relaxed);
+        if alone {
+            let word = place.word.load(Ordering::Relaxed);
+            place.word.store(if word & STATE == OUT { 0 } else { word }, Ordering::Relaxed);
+            return (word & STATE == OUT).then(|| read(name, word));
+        }
         let taken = place.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
             (word & STATE == OUT).then_some(0)
         });
@@ -274,13 +282,20 @@ impl Loans {
     }
 
     /// The place of a block that is on a shelf.
-    #[inline]
+    #[inline(always)]
     fn place(&self, block: Kept) -> Option<&'static Place> {
         let place = self.places.get(block.place())?;
         match place.name.load(Ordering::Relaxed) >> SLOT_BITS == granule(block.address()) {
             true => Some(place),
-            false => self.find(block.address()),
+            false => self.find_anew(block),
         }
+    }
+
+    /// The same, in a table that was made anew since the block was put on the shelf.
+    #[cold]
+    #[inline(never)]
+    fn find_anew(&self, block: Kept) -> Option<&'static Place> {
+        self.find(block.address())
     }
 
     /// The place that has this address.
@@ -385,7 +400,7 @@ mod tests {
                     model.insert(address.0, Standing::Out(new));
                 }
                 (0 | 1, Some(Standing::Out(it))) => {
-                    let shelved = loans.shelve(address, |_| Some(()));
+                    let shelved = loans.shelve(address, false, |_| Some(()));
                     assert_eq!(
                         shelved.map(|(kept, lent, ())| (kept.address(), lent)),
                         Some((address, it))
@@ -394,7 +409,7 @@ mod tests {
                     model.insert(address.0, Standing::Shelved(it));
                 }
                 (0 | 1, Some(Standing::Shelved(it))) => {
-                    assert_eq!(loans.shelve(address, |_| Some(())), None);
+                    assert_eq!(loans.shelve(address, false, |_| Some(())), None);
                     let requested = it.bytes - below(512);
                     loans.unshelve(kept[&address.0], it.bytes, requested);
                     model.insert(address.0, Standing::Out(Lent { requested, ..it }));
@@ -404,19 +419,21 @@ mod tests {
                     model.remove(&address.0);
                 }
                 (2, Some(Standing::Out(it))) => {
-                    assert_eq!(loans.end_out(address), Some(it));
+                    assert_eq!(loans.end_out(address, false), Some(it));
                     model.remove(&address.0);
                 }
                 (3, Some(Standing::Out(it))) => {
                     assert!(loans.bar(address));
-                    assert_eq!(loans.shelve(address, |_| Some(())), None);
-                    assert_eq!(loans.end_out(address), Some(it));
+                    assert_eq!(loans.shelve(address, false, |_| Some(())), None);
+                    assert_eq!(loans.end_out(address, false), Some(it));
                     model.remove(&address.0);
                 }
                 (4, Some(Standing::Out(_))) => {
-                    assert_eq!(loans.shelve(address, |_| None::<()>), None);
+                    assert_eq!(loans.shelve(address, false, |_| None::<()>), None);
                 }
-                (_, None | Some(Standing::Shelved(_))) => assert_eq!(loans.end_out(address), None),
+                (_, None | Some(Standing::Shelved(_))) => {
+                    assert_eq!(loans.end_out(address, false), None)
+                }
                 _ => {}
             }
         }
@@ -436,7 +453,7 @@ mod tests {
         let (loans, barrier, address) = (Loans::new(), Barrier::new(2), Address(1 << 40));
         let free_once = || {
             barrier.wait();
-            let won = loans.shelve(address, |_| Some(())).is_some();
+            let won = loans.shelve(address, false, |_| Some(())).is_some();
             barrier.wait();
             u32::from(won)
         };

@@ -16,16 +16,22 @@ mod recent;
 mod tally;
 
 use self::bins::{Bins, LARGEST_BYTES};
-pub(crate) use self::gate::{Stopped, stop_all, try_mine, with_mine};
+pub(crate) use self::gate::{Stopped, is_inside, stop_all, try_mine, with_mine};
 pub(crate) use self::loans::{Kept, Lent, Loans, Standing};
 use self::recent::Recent;
-pub(crate) use self::tally::{A_BLOCK, Declared, PEAKED, Tally};
+pub(crate) use self::tally::{Counted, Declared, Tally};
 
 use crate::mutants::mutant;
 use crate::types::{Address, DeviceId, StreamSlot};
 
 /// Streams of one device that a thread has shelves for at once.
 const MOST_SHELVES: usize = 16;
+
+/// Among the first so many a thread has nameless ones; the rest is for streams that it allocates on.
+const MOST_NAMELESS: usize = MOST_SHELVES / 2;
+
+/// What no stream is called.
+const NAMELESS: usize = 0;
 
 /// A thread's free blocks of one stream.
 #[derive(Debug)]
@@ -42,6 +48,12 @@ pub(crate) struct Shelf {
 impl Shelf {
     const fn new(stream: StreamSlot, name: usize, era: u64) -> Self {
         Self { name, era, stream, recent: Recent::new(), bins: Bins::new() }
+    }
+
+    /// The stream whose blocks it holds.
+    #[inline]
+    pub(crate) fn stream(&self) -> StreamSlot {
+        self.stream
     }
 
     /// A block of exactly `bytes`.
@@ -126,13 +138,19 @@ impl OfDevice {
         self.shelf(|shelf| shelf.stream == stream && shelf.era == era)
     }
 
-    #[inline]
+    #[inline(always)]
     fn shelf(&mut self, is_it: impl Fn(&Shelf) -> bool) -> Option<(&mut Shelf, &mut Tally)> {
         if !self.shelves.get(self.last).is_some_and(&is_it) {
-            self.last = self.shelves.iter().position(is_it)?;
+            self.search(is_it)?;
         }
         let shelf = self.shelves.get_mut(self.last)?;
         Some((shelf, &mut self.tally))
+    }
+
+    #[inline(never)]
+    fn search(&mut self, is_it: impl Fn(&Shelf) -> bool) -> Option<()> {
+        self.last = self.shelves.iter().position(is_it)?;
+        Some(())
     }
 
     /// Sets a shelf up for a stream; not if there are too many, or host memory ran out.
@@ -150,6 +168,16 @@ impl OfDevice {
         if self.shelves.len() < MOST_SHELVES && self.shelves.try_reserve(1).is_ok() {
             self.shelves.push(Shelf::new(stream, name, era));
         }
+    }
+
+    /// The shelf of a stream, to free blocks to: a thread that only frees has one without a name.
+    #[inline]
+    pub(crate) fn shelf_for(&mut self, stream: StreamSlot, era: u64) -> Option<&mut Shelf> {
+        if self.of(stream, era).is_none() && self.shelves.len() < MOST_NAMELESS {
+            let name = if mutant("shelf-nameless-is-anybodys") { usize::MAX } else { NAMELESS };
+            self.set_up(stream, name, era);
+        }
+        self.of(stream, era).map(|(shelf, _)| shelf)
     }
 
     /// Takes everything out of every shelf.

@@ -15,10 +15,12 @@ const CREDIT: i64 = 32 << 10;
 
 /// What is counted and has a peak: bytes asked for, bytes of live blocks, live blocks (one counts as
 /// 512 here, so that one credit does for all).
-pub(crate) const PEAKED: usize = 3;
+const PEAKED: usize = 3;
+/// Which of these are blocks.
+const BLOCKS: usize = 2;
 
 /// A live block, in what is counted of them.
-pub(crate) const A_BLOCK: i64 = 512;
+const A_BLOCK: i64 = 512;
 
 /// What all threads have declared, for one device.
 #[derive(Debug, Default)]
@@ -30,7 +32,13 @@ pub(crate) struct Declared {
 
 impl Declared {
     /// The most that was declared since the books last changed, which they are about to do.
-    pub(crate) fn take_highest(&self, which: usize) -> i64 {
+    pub(crate) fn take_highest(&self) -> [i64; PEAKED] {
+        let mut highest = [0, 1, 2].map(|which| self.take_highest_of(which));
+        highest[BLOCKS] /= A_BLOCK;
+        highest
+    }
+
+    fn take_highest_of(&self, which: usize) -> i64 {
         let sum = self.sum[which].load(Ordering::SeqCst);
         if self.highest[which].load(Ordering::SeqCst) == sum {
             // As it is while one thread counts: no exchange is needed.
@@ -62,6 +70,14 @@ struct Count {
     declared: i64,
 }
 
+/// What was counted of one thing, and how high it was: exact where one thread counts, else the declared
+/// sums say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counted {
+    pub(crate) now: i64,
+    pub(crate) highest: i64,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
@@ -77,7 +93,7 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// A block came off a shelf.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn served(&mut self, declared: &Declared, bytes: u64, requested: u64) {
         self.served += 1;
         self.requested += requested;
@@ -94,7 +110,7 @@ impl Tally {
     }
 
     /// A block went to a shelf.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn freed(&mut self, declared: &Declared, bytes: u64, requested: u64) {
         self.freed += 1;
         for (count, by) in self.counts.iter_mut().zip([requested as i64, bytes as i64, A_BLOCK]) {
@@ -111,6 +127,7 @@ impl Tally {
         self.served | self.freed == 0
     }
 
+    #[inline(never)]
     fn declare(&mut self, declared: &Declared) {
         for (which, count) in self.counts.iter_mut().enumerate() {
             let ahead = count.declared - count.now;
@@ -122,13 +139,24 @@ impl Tally {
         }
     }
 
-    /// Takes out what there is of a counter, and its highest value: exact where nothing is declared.
-    pub(crate) fn take(&mut self, declared: &Declared, which: usize) -> (i64, i64) {
-        let count = std::mem::take(&mut self.counts[which]);
-        if count.declared != 0 {
-            declared.take_back(which, count.declared);
-        }
-        (count.now, if self.shared { i64::MIN } else { count.highest })
+    /// Takes out what was counted.
+    pub(crate) fn take(&mut self, declared: &Declared) -> [Counted; PEAKED] {
+        let mut counted = [0, 1, 2].map(|which| {
+            let Count { now, highest, declared: ahead } = std::mem::take(&mut self.counts[which]);
+            if ahead != 0 {
+                declared.take_back(which, ahead);
+            }
+            Counted { now, highest: if self.shared { i64::MIN } else { highest } }
+        });
+        let Counted { now, highest } = &mut counted[BLOCKS];
+        (*now, *highest) = (*now / A_BLOCK, *highest / A_BLOCK);
+        counted
+    }
+
+    /// Whether no other thread has a tally of this device.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        !self.shared
     }
 
     /// Whether several threads count. To be changed when nothing is counted (it was just gathered).
@@ -163,18 +191,18 @@ mod tests {
             }
             peak = peak.max(now);
             if draw % gather_every == 0 {
-                books_peak = books_peak.max(books + declared.take_highest(1));
+                books_peak = books_peak.max(books + declared.take_highest()[1]);
                 for tally in &mut tallies {
-                    let (counted, highest) = tally.take(&declared, 1);
+                    let Counted { now: counted, highest } = tally.take(&declared)[1];
                     books_peak = books_peak.max(books.saturating_add(highest));
                     books += counted;
                 }
                 assert_eq!(books, now, "the tallies and the books together are the truth");
             }
         }
-        books_peak = books_peak.max(books + declared.take_highest(1));
+        books_peak = books_peak.max(books + declared.take_highest()[1]);
         for tally in &mut tallies {
-            books_peak = books_peak.max(books.saturating_add(tally.take(&declared, 1).1));
+            books_peak = books_peak.max(books.saturating_add(tally.take(&declared)[1].highest));
         }
         (peak, books_peak)
     }

@@ -12,7 +12,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::job::{Backing, Schedule, Target, Who};
 use crate::preload::{self, RunArgs};
-use crate::{child, demo, doctor, page, run, simulate};
+use crate::{child, demo, doctor, page, run, simulate, top};
 
 /// What a command came to.
 pub enum Outcome {
@@ -55,6 +55,9 @@ enum Command {
     /// Run any program with the device memory that it frees kept for it
     #[command(after_long_help = preload::HELP)]
     Run(RunArgs),
+    /// Watch a running process's memory in the terminal
+    #[command(after_long_help = TOP_HELP)]
+    Top(TopArgs),
     /// Look at the driver, the devices and the configuration, and try them
     #[command(after_long_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
@@ -244,6 +247,29 @@ pub struct ReportArgs {
     pub output: Option<PathBuf>,
 }
 
+const TOP_HELP: &str = "\
+The process writes its counters to a file, in the format of Prometheus, every half second: if it is started with
+CUDDY_EXPORT=on, or CUDDY_EXPORT=FILE, or once it calls cuddy_export_metrics().
+
+Example:
+  CUDDY_EXPORT=on ./app & cuddy top $!";
+
+/// What `cuddy top` is told.
+#[derive(Args)]
+pub struct TopArgs {
+    /// The process's number, or the file that it writes
+    #[arg(value_name = "PID|FILE")]
+    pub target: String,
+
+    /// Milliseconds from one look to the next
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..))]
+    pub interval_ms: u64,
+
+    /// Print one page, and end; so it is where the output is no terminal
+    #[arg(long)]
+    pub once: bool,
+}
+
 /// Substitutes of the CUDA runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Runtime {
@@ -288,6 +314,7 @@ pub fn main() -> ExitCode {
         Command::Replay(args) => run::replay(&args),
         Command::Sim(args) => simulate::run(&args),
         Command::Report(args) => page::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Run(args) => preload::run(&args),
         Command::Doctor(args) => match args.command.first() {
             Some(program) => preload::why::run(program),

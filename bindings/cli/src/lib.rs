@@ -30,6 +30,7 @@ pub mod sim;
 pub mod simulate;
 pub mod snapshot;
 pub mod table;
+pub mod top;
 pub mod trace;
 pub mod workload;
 pub mod would_fit;

@@ -19,8 +19,9 @@ fn snapshot(steps: u64) -> String {
         .push(format!("[{},\"out_of_memory\",0,1,0,0,1099511627776,2,1]", 1_000_000 + 10 * steps));
     let counters = "allocated allocated_peak active reserved reserved_peak largest_free live_block_count \
                     malloc_count hit_count driver_call_count out_of_memory_count";
+    let bytes = |name: &str| if name == "reserved" { 128 << 20 } else { 2 << 20 };
     let stats: Vec<String> =
-        counters.split_whitespace().map(|name| format!("\"{name}\":2097152")).collect();
+        counters.split_whitespace().map(|name| format!("\"{name}\":{}", bytes(name))).collect();
     let shortage = "{\"time_us\":1,\"device\":0,\"requested\":1099511627776,\"cause\":\"limit\",\"allocated\":5242880,\
         \"active\":6291456,\"reserved\":8388608,\"cached\":2097152,\"limit\":16777216,\"largest_free\":1048576,\
         \"largest_free_own\":0,\"free_bytes\":2097152,\"free_count\":2,\"device_free\":4194304,\"device_total\":33554432,\
@@ -99,6 +100,7 @@ fn the_page_loads_and_a_click_chooses_a_moment() {
         const peak = document.querySelector('#peaks button');
         document.title = peak.textContent;
         peak.click();
+        const peak_at = place;
         const chosen = document.getElementById('moment').textContent;
         const box = plot.over.getBoundingClientRect();
         plot.setCursor({ left: box.width / 4, top: 10 });
@@ -106,7 +108,8 @@ fn the_page_loads_and_a_click_chooses_a_moment() {
         const clicked = place;
         dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }));
         document.body.insertAdjacentHTML('beforeend',
-            `<p id='tried'>${chosen}|${clicked > 0}|${place - clicked}|${document.querySelectorAll('canvas').length}</p>`);
+            `<p id='tried'>${chosen}|${clicked > 0}|${place - clicked}|${document.querySelectorAll('canvas').length}</p>
+             <p id='waste-tried'>${waste.data[1].filter((it) => it === null || it < 0 || it > 100).length}|${Math.max(...waste.data[1]).toFixed(1)}|${waste.data[1][peak_at].toFixed(1)}</p>`);
         document.getElementById('theme').click();";
     let Some((shown, console)) = in_chromium(folder.path(), &page, script) else { return };
     assert_eq!(console, "", "the console is silent");
@@ -118,7 +121,11 @@ fn the_page_loads_and_a_click_chooses_a_moment() {
     let tried = shown.split("id=\"tried\">").nth(1).expect("the script ran");
     let tried = tried.split("</p>").next().unwrap_or_default();
     assert!(tried.starts_with("At 0.002500 s: 66.0 MiB live"), "{tried}");
-    assert!(tried.ends_with("|true|1|1"), "a click, a key, one canvas: {tried}");
+    assert!(tried.ends_with("|true|1|2"), "a click, a key, two canvases: {tried}");
+    // Of 128 MiB reserved 2 MiB are live but for the steps, and 66 MiB at the peak.
+    let wasted = shown.split("id=\"waste-tried\">").nth(1).expect("the script ran");
+    let wasted = wasted.split("</p>").next().unwrap_or_default();
+    assert_eq!(wasted, "0|98.4|48.4");
     for words in [
         "1.00 TiB",
         "It could not be had.",

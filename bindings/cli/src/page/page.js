@@ -4,7 +4,7 @@ const at = (id) => document.getElementById(id);
 const colours = ["#3b82f6", "#10b981", "#f59e0b", "#8b5cf6", "#ef4444", "#06b6d4", "#84cc16", "#ec4899", "#94a3b8"];
 const paths = new Map(data.scopes.map((row) => [row.scope, row.path || "in no scope"]));
 const path = (scope) => paths.get(scope) || "in no scope";
-let chosen = 0, plot = null, place = null;
+let chosen = 0, plot = null, waste = null, place = null;
 
 function size(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -70,6 +70,7 @@ function draw() {
   if (plot) plot.destroy();
   plot = null;
   at("moment").replaceChildren();
+  at("wasted").hidden = true;
   at("peaks").replaceChildren(...line.peaks.map((where, rank) => {
     const button = element("button", `${rank ? "" : "peak "}${size(line.live[where])} at ${line.seconds[where].toFixed(3)} s`, { type: "button" });
     button.onclick = () => choose(where);
@@ -94,12 +95,25 @@ function draw() {
   columns.push(line.reserved);
   const axis = { stroke: text, grid: { stroke: faint }, ticks: { stroke: faint } };
   plot = new uPlot({
-    width: Math.max(300, at("timeline").clientWidth), height: 360, series,
+    width: Math.max(300, at("timeline").clientWidth), height: 360, series, cursor: { sync: { key: "time" } },
     scales: { x: { time: false } },
     axes: [{ ...axis, values: (_, values) => values.map((value) => `${value} s`) }, { ...axis, size: 80, incrs: Array.from({ length: 50 }, (_, power) => 2 ** power), values: (_, values) => values.map((value) => size(value)) }],
     hooks: { draw: [(it) => mark(it, line)] },
   }, columns, (at("timeline").replaceChildren(), at("timeline")));
+  at("wasted").hidden = false;
+  drawWaste(line, axis);
   plot.over.addEventListener("click", () => { if (plot.cursor.idx !== null) choose(plot.cursor.idx); });
+}
+// The share of what is reserved that is not live, in percent; nothing where nothing is reserved.
+const wasted = (line) => line.reserved.map((bytes, index) => (bytes > 0 ? Math.max(0, 100 * (1 - line.live[index] / bytes)) : null));
+function drawWaste(line, axis) {
+  if (waste) waste.destroy();
+  waste = new uPlot({
+    width: Math.max(300, at("waste").clientWidth), height: 150, cursor: { sync: { key: "time" } },
+    series: [{ label: "seconds", value: (_, value) => (value === null ? "" : value.toFixed(6)) }, { label: "not live", stroke: "#ef4444", fill: "#ef444433", width: 1, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false }, value: (_, value) => (value === null ? "" : `${value.toFixed(1)} %`) }],
+    scales: { x: { time: false }, y: { range: [0, 100] } },
+    axes: [{ ...axis, values: (_, values) => values.map((value) => `${value} s`) }, { ...axis, size: 80, values: (_, values) => values.map((value) => `${value} %`) }],
+  }, [line.seconds, wasted(line)], at("waste"));
 }
 function mark(it, line) {
   const context = it.ctx;
@@ -215,6 +229,10 @@ addEventListener("keydown", (event) => {
   if (step) { choose((place ?? 0) + step); event.preventDefault(); }
   if (event.key === "p" && line.peaks.length) choose(line.peaks[(line.peaks.indexOf(place) + 1) % line.peaks.length]);
 });
-addEventListener("resize", () => plot && plot.setSize({ width: Math.max(300, at("timeline").clientWidth), height: 360 }));
+addEventListener("resize", () => {
+  if (!plot) return;
+  plot.setSize({ width: Math.max(300, at("timeline").clientWidth), height: 360 });
+  waste.setSize({ width: Math.max(300, at("waste").clientWidth), height: 150 });
+});
 show();
 document.documentElement.dataset.ready = "yes";

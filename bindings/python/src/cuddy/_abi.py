@@ -272,6 +272,7 @@ SIGNATURES: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "cuddy_annotate": (c_int, (c_void_p, c_char_p)),
     "cuddy_record_history": (c_int, (c_size_t,)),
     "cuddy_export_prometheus": (c_int, _TEXT),
+    "cuddy_export_metrics": (c_int, (c_char_p, c_uint64)),
     "cuddy_last_out_of_memory": (c_int, _TEXT),
     "cuddy_flight_recorder": (c_int, (c_char_p, c_size_t)),
     "cuddy_snapshot": (c_int, _TEXT),

@@ -6,6 +6,7 @@ thread's current CUDA context, or device 0. Asking creates no context.
 
 from __future__ import annotations
 
+import os
 from typing import Literal
 
 from . import _abi
@@ -58,6 +59,16 @@ def export_prometheus() -> str:
     status, text = _abi.text(_abi.lib.cuddy_export_prometheus)
     check(status)
     return text
+
+
+def export_metrics(filename: str | os.PathLike[str] | None, interval: float = 0.5) -> None:
+    """Writes what export_prometheus() returns to a file, now and every `interval` seconds, from a thread of
+    the library's own: for `cuddy top` and the textfile collector of Prometheus's node exporter.
+
+    filename: the file; who reads it sees a whole one. "%p" in it is the process's number. None ends it.
+    """
+    path = None if filename is None else os.fsencode(filename)
+    check(_abi.lib.cuddy_export_metrics(path, max(1, round(interval * 1000))))
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:

@@ -34,6 +34,11 @@ impl Clock {
         self.time
     }
 
+    /// The actor's slot; None for a union.
+    pub fn actor(&self) -> Option<u32> {
+        (self.slot != NOBODY).then_some(self.slot)
+    }
+
     /// Did the thing that slot `slot` did at `time` come before?
     #[inline]
     pub fn knows(&self, slot: u32, time: u64) -> bool {
@@ -55,32 +60,40 @@ impl Clock {
         self.time += 1;
     }
 
-    /// Takes in what `other` knows; true if that was anything new. An actor must tick after it.
-    pub fn join(&mut self, other: &Clock) -> bool {
+    /// Takes in what `other` knows of the first `width` slots; true if that was anything new. An
+    /// actor must tick after it.
+    pub fn join(&mut self, other: &Clock, width: usize) -> bool {
         if self.knows_all_of(other) {
             return false;
         }
-        let mut changed = other.slot != NOBODY && self.learn(other.slot, other.time);
+        let mut changed = (other.slot as usize) < width && self.learn(other.slot, other.time);
         if Arc::ptr_eq(&self.others, &other.others) {
             return changed;
         }
-        let news = |mine: &[u64]| {
-            (0..other.others.len()).any(|i| other.others[i] > mine.get(i).copied().unwrap_or(0))
-        };
+        let told = &other.others[..other.others.len().min(width)];
+        let news =
+            |mine: &[u64]| (0..told.len()).any(|i| told[i] > mine.get(i).copied().unwrap_or(0));
         if !news(&self.others) {
             return changed;
         }
         let mine = Arc::make_mut(&mut self.others);
-        if mine.len() < other.others.len() {
-            mine.resize(other.others.len(), 0);
+        if mine.len() < told.len() {
+            mine.resize(told.len(), 0);
         }
-        for (slot, (known, &told)) in mine.iter_mut().zip(other.others.iter()).enumerate() {
+        for (slot, (known, &told)) in mine.iter_mut().zip(told).enumerate() {
             if told > *known {
                 *known = told;
                 changed |= slot as u32 != self.slot;
             }
         }
         changed
+    }
+
+    /// Forgets all slots but the first `width`.
+    pub fn cut(&mut self, width: usize) {
+        if self.others.len() > width {
+            self.others = Arc::new(self.others[..width].to_vec());
+        }
     }
 
     fn learn(&mut self, slot: u32, time: u64) -> bool {

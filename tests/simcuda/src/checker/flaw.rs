@@ -43,6 +43,12 @@ pub enum Fault {
     ThreadsShareClock,
     /// A dead stream's slot passes to a stranger.
     SlotReusedEarly,
+    /// A dead slot is taken for known by all although it is not.
+    SlotSettledEarly,
+    /// A slot that is taken up again starts at time 0.
+    TimesStartAgain,
+    /// An actor that moves to another slot knows nothing there.
+    MoveForgets,
     /// The host's own uses do not move its time on.
     HostDoesNotTick,
     /// A context's record leaves out all but its first stream.
@@ -52,7 +58,7 @@ pub enum Fault {
 }
 
 /// Every fault.
-pub const ALL_FAULTS: [Fault; 21] = [
+pub const ALL_FAULTS: [Fault; 24] = [
     Fault::OneByteShort,
     Fault::SplitDropsTail,
     Fault::ReadersForgotten,
@@ -71,6 +77,9 @@ pub const ALL_FAULTS: [Fault; 21] = [
     Fault::SubmitTeachesNothing,
     Fault::ThreadsShareClock,
     Fault::SlotReusedEarly,
+    Fault::SlotSettledEarly,
+    Fault::TimesStartAgain,
+    Fault::MoveForgets,
     Fault::HostDoesNotTick,
     Fault::ContextRecordTakesOne,
     Fault::RepeatsReported,

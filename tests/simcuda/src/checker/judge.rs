@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::clock::Clock;
+use super::order::Order;
 use super::records::{Record, Records};
 use super::spans::{Spans, Uses};
 use super::written::Written;
@@ -28,6 +29,7 @@ pub(super) struct Object {
 pub(super) struct Judge<'a, F: Flaw> {
     pub flaw: F,
     pub clock: &'a Clock,
+    pub order: &'a Order,
     pub records: &'a mut Records,
     pub findings: &'a mut Findings,
     pub me: u32,
@@ -123,7 +125,8 @@ impl<F: Flaw> Uses for Judge<'_, F> {
     #[inline]
     fn before(&self, prior: u32) -> bool {
         let record = self.records.get(prior);
-        self.clock.knows(record.slot, record.time)
+        let (slot, time) = (record.slot, record.time);
+        self.clock.knows(slot, time) || self.order.is_settled(slot, time)
     }
 
     fn clash(&mut self, prior: u32, prior_kind: AccessKind, from: u64, to: u64) {

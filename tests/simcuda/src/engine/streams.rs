@@ -44,8 +44,10 @@ pub(super) struct Stream {
     pub tail: OpKey,
     /// When its last finished operation ended.
     pub end_ns: u64,
-    /// Its clock; given at the first use that the checker sees.
+    /// Its clock while it lives; given at the first use that the checker sees.
     pub slot: Option<u32>,
+    /// What its maker knew, until it has a clock; None if its users know that anyway.
+    pub born: Option<Clock>,
 }
 
 impl Stream {
@@ -97,8 +99,7 @@ impl<W, F: Flaw> Engine<W, F> {
         priority: i32,
     ) -> StreamKey {
         let key = self.new_key();
-        let creator = self.checker.keeps_order().then(|| self.host_slot(t));
-        let slot = creator.map(|creator| self.new_slot(creator));
+        let born = self.known_by_maker(t);
         let Some(c) = self.contexts.get_mut(&context.0) else {
             debug_assert!(false, "a stream for context {}, which does not exist", context.0);
             return StreamKey(key);
@@ -108,17 +109,16 @@ impl<W, F: Flaw> Engine<W, F> {
             debug_assert!(c.legacy.is_none(), "a second legacy stream");
             c.legacy = Some(key);
         }
-        if let Some(slot) = slot {
-            self.checker.order.join(slot, &c.awaited_clock);
-            self.checker.order.tick(slot);
-        }
         let (awaited, end_ns) = (c.awaited.clone(), c.awaited_ns);
+        let awaited_clock = c.awaited_clock.clone();
         let context = context.0;
-        let (alive, tail) = (true, OpKey::NONE);
-        let stream = Stream { context, kind, id: key, priority, alive, tail, end_ns, slot };
+        let (alive, tail, slot) = (true, OpKey::NONE, None);
+        let stream = Stream { context, kind, id: key, priority, alive, tail, end_ns, slot, born };
         self.prioritised |= priority != 0;
         self.streams.insert(key, stream);
         if let Some(awaited) = awaited {
+            let slot = self.order_after_thread(t, key);
+            self.learn_and_tick(slot, Some(awaited_clock));
             self.queue_wait(key, &awaited);
         }
         StreamKey(key)
@@ -147,17 +147,18 @@ impl<W, F: Flaw> Engine<W, F> {
     pub fn destroy_stream(&mut self, stream: StreamKey) {
         let Some(s) = self.streams.get_mut(&stream.0).filter(|s| s.alive) else { return };
         s.alive = false;
-        let (slot, active, context, kind) = (s.slot, s.active_slot(), s.context, s.kind);
+        let (active, context, kind) = (s.active_slot(), s.context, s.kind);
+        let slot = s.slot.take();
         let legacy_waits = follows_legacy(kind, self.checker.flaw);
+        let order = &mut self.checker.order;
         if let (Some(slot), Some(c)) = (active, self.contexts.get_mut(&context)) {
-            let clock = self.checker.order.clock(slot);
-            c.gone.join(clock);
+            order.unite(&mut c.gone, order.clock(slot));
             if legacy_waits {
-                c.gone_blocking.join(clock);
+                order.unite(&mut c.gone_blocking, order.clock(slot));
             }
-        }
-        if let Some(slot) = slot {
-            self.checker.order.retire(slot);
+            order.retire(slot);
+        } else if let Some(slot) = slot {
+            order.withdraw(slot);
         }
         self.drop_stream_if_over(stream.0);
     }
@@ -174,10 +175,56 @@ impl<W, F: Flaw> Engine<W, F> {
         self.events.remove(&event.0);
     }
 
-    /// A clock slot for a stream made (or first seen) by the actor `creator`.
-    pub(super) fn new_slot(&mut self, creator: u32) -> u32 {
-        let careless = self.checker.flaw.has(Fault::SlotReusedEarly);
-        self.checker.order.add(Some(creator), careless)
+    /// What a stream that the thread makes must know and its users may not: where all threads are
+    /// one actor, whoever uses the stream knows more.
+    fn known_by_maker(&mut self, t: ThreadKey) -> Option<Clock> {
+        if !self.checker.keeps_order() || !self.threads.are_separate() {
+            return None;
+        }
+        let slot = self.host_slot(t);
+        Some(self.checker.order.clock(slot).clone())
+    }
+
+    /// The stream's clock slot, taken at its first use, by the actor `user`.
+    pub(super) fn slot_of(&mut self, stream: u64, user: u32) -> Option<u32> {
+        let s = self.streams.get_mut(&stream).filter(|s| s.alive)?;
+        if s.slot.is_none() {
+            let slot = self.checker.order.add(Some(user), self.checker.flaw);
+            s.slot = Some(slot);
+            if let Some(born) = s.born.take() {
+                self.checker.order.join(slot, &born);
+            }
+        }
+        s.slot
+    }
+
+    /// Gives clock slots of the dead back, if that is worth while: a host thread has learnt something
+    /// (`all`: what everything in a context did).
+    pub(super) fn settle(&mut self, all: bool) {
+        let order = &mut self.checker.order;
+        if !order.is_wasteful(all) {
+            return;
+        }
+        let (old, hosts) = (order.slots(), self.threads.slots());
+        let streams = self.streams.values_mut().filter_map(|s| s.slot.as_mut());
+        let actors = streams.chain(self.threads.own_slots());
+        let width = order.settle(&hosts, actors, self.checker.flaw);
+        if width < old {
+            self.kept_clocks().for_each(|clock| clock.cut(width));
+        }
+    }
+
+    /// The clocks that are nobody's.
+    fn kept_clocks(&mut self) -> impl Iterator<Item = &mut Clock> {
+        let contexts = self.contexts.values_mut();
+        let of_contexts =
+            contexts.flat_map(|c| [&mut c.gone, &mut c.gone_blocking, &mut c.awaited_clock]);
+        let records = self.events.values_mut().filter_map(|e| e.record.as_mut());
+        let born = self.streams.values_mut().filter_map(|s| s.born.as_mut());
+        of_contexts
+            .chain(records.filter_map(|record| record.clock.as_mut()))
+            .chain(born)
+            .chain(self.threads.signals())
     }
 
     /// Queues a wait for `awaited` on the stream, without the legacy rules.

@@ -137,7 +137,7 @@ impl<W, F: Flaw> Engine<W, F> {
         }
         c.awaited_ns = c.awaited_ns.max(end_ns);
         if let Some(clock) = &clock {
-            c.awaited_clock.join(clock);
+            self.checker.order.unite(&mut c.awaited_clock, clock);
         }
         for stream in c.streams.clone() {
             let Some(s) = self.streams.get_mut(&stream).filter(|s| s.alive) else { continue };
@@ -187,14 +187,14 @@ impl<W, F: Flaw> Engine<W, F> {
     pub fn comes_after(&mut self, t: ThreadKey, stream: StreamKey, event: EventKey) -> bool {
         let Some((_, _, Some(clock))) = self.recorded(event) else { return true };
         let Some(slot) = self.order_next(t, stream.0) else { return false };
-        self.checker.order.clock(slot).knows_all_of(&clock)
+        self.checker.order.knows_all_of(slot, &clock)
     }
 
     /// Whether the thread knows that the event's record is done.
     pub fn host_knows(&mut self, t: ThreadKey, event: EventKey) -> bool {
         let Some((_, _, Some(clock))) = self.recorded(event) else { return true };
         let slot = self.host_slot(t);
-        self.checker.order.clock(slot).knows_all_of(&clock)
+        self.checker.order.knows_all_of(slot, &clock)
     }
 
     /// Whether the event's most recent record is done; nobody learns it.
@@ -252,26 +252,19 @@ impl<W, F: Flaw> Engine<W, F> {
         Some(slot)
     }
 
-    fn order_after_thread(&mut self, t: ThreadKey, stream: u64) -> Option<u32> {
+    pub(super) fn order_after_thread(&mut self, t: ThreadKey, stream: u64) -> Option<u32> {
         if !self.checker.keeps_order() {
             return None;
         }
         let host = self.host_slot(t);
-        let slot = match self.streams.get(&stream)?.slot {
-            Some(slot) => slot,
-            None => {
-                let slot = self.new_slot(host);
-                self.streams.get_mut(&stream)?.slot = Some(slot);
-                slot
-            }
-        };
+        let slot = self.slot_of(stream, host)?;
         if !self.checker.flaw.has(Fault::SubmitTeachesNothing) {
             self.checker.order.join_actor(slot, host);
         }
         Some(slot)
     }
 
-    fn learn_and_tick(&mut self, slot: Option<u32>, clock: Option<Clock>) {
+    pub(super) fn learn_and_tick(&mut self, slot: Option<u32>, clock: Option<Clock>) {
         let Some(slot) = slot else { return };
         if let Some(clock) = clock {
             self.checker.order.join(slot, &clock);
@@ -283,17 +276,18 @@ impl<W, F: Flaw> Engine<W, F> {
     fn clock_of_context(&mut self, t: ThreadKey, context: ContextKey) -> Clock {
         let mut clock = Clock::nothing();
         let host = self.host_slot(t);
-        clock.join(self.checker.order.clock(host));
+        self.checker.order.unite(&mut clock, self.checker.order.clock(host));
         self.join_context(&mut clock, context.0, self.checker.flaw);
         clock
     }
 
     pub(super) fn join_context(&self, clock: &mut Clock, context: u64, flaw: impl Flaw) {
         let Some(c) = self.contexts.get(&context) else { return };
-        clock.join(&c.gone);
+        let order = &self.checker.order;
+        order.unite(clock, &c.gone);
         let alive = c.streams.iter().filter_map(|key| self.streams.get(key)).filter(|s| s.alive);
         for slot in alive.filter_map(|s| s.active_slot()) {
-            clock.join(self.checker.order.clock(slot));
+            order.unite(clock, order.clock(slot));
             if flaw.has(Fault::ContextRecordTakesOne) {
                 return;
             }

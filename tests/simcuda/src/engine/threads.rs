@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use super::{Engine, FastHash, ThreadKey};
-use crate::checker::{Clock, Fault, Flaw, Order};
+use crate::checker::{Clock, Fault, Flaw, Order, Sound};
 use std::collections::HashMap;
 
 /// All host threads.
@@ -40,14 +40,35 @@ impl Threads {
 
     /// The slot whose clock is the thread's.
     pub fn slot(&mut self, t: ThreadKey, order: &mut Order) -> u32 {
-        let shared = *self.shared.get_or_insert_with(|| order.add(None, false));
+        let shared = *self.shared.get_or_insert_with(|| order.add(None, Sound));
         if !self.separate {
             return shared;
         }
         match self.own.get_mut(t.0 as usize) {
-            Some(own) => *own.get_or_insert_with(|| order.add(Some(shared), false)),
+            Some(own) => *own.get_or_insert_with(|| order.add(Some(shared), Sound)),
             None => shared,
         }
+    }
+
+    /// Whether each thread is an actor of its own.
+    pub fn are_separate(&self) -> bool {
+        self.separate
+    }
+
+    /// The slots of all threads and of those to come: what all of these know, everything knows that
+    /// is submitted from now on.
+    pub fn slots(&self) -> Vec<u32> {
+        self.own.iter().flatten().chain(&self.shared).copied().collect()
+    }
+
+    /// The slots of threads that are actors of their own.
+    pub fn own_slots(&mut self) -> impl Iterator<Item = &mut u32> {
+        self.own.iter_mut().flatten()
+    }
+
+    /// What was signalled.
+    pub fn signals(&mut self) -> impl Iterator<Item = &mut Clock> {
+        self.signals.values_mut()
     }
 
     fn set_separate(&mut self, separate: bool, order: &mut Order) {
@@ -79,8 +100,8 @@ impl<W, F: Flaw> Engine<W, F> {
     pub fn signal(&mut self, t: ThreadKey, tag: u64) {
         if self.checker.keeps_order() {
             let slot = self.host_slot(t);
-            let clock = self.checker.order.clock(slot).clone();
-            self.threads.signals.entry(tag).or_insert_with(Clock::nothing).join(&clock);
+            let signalled = self.threads.signals.entry(tag).or_insert_with(Clock::nothing);
+            self.checker.order.unite(signalled, self.checker.order.clock(slot));
         }
     }
 

@@ -20,6 +20,8 @@ pub struct Wait {
     clock: Option<Clock>,
     /// When the last of those done at the beginning ended.
     end_ns: u64,
+    /// Whether it is for a whole context.
+    all: bool,
 }
 
 impl Wait {
@@ -34,7 +36,8 @@ impl<W, F: Flaw> Engine<W, F> {
     /// Begins a wait: fixes what is waited for.
     pub fn begin_wait(&mut self, target: Target) -> Wait {
         let clock = self.checker.keeps_order().then(Clock::nothing);
-        let mut wait = Wait { ops: Vec::new(), event: None, clock, end_ns: 0 };
+        let all = matches!(target, Target::Context(_) | Target::Everything);
+        let mut wait = Wait { ops: Vec::new(), event: None, clock, end_ns: 0, all };
         match target {
             Target::Stream(stream) => self.await_stream(&mut wait, stream.0),
             Target::Event(event) => self.await_event(&mut wait, event),
@@ -57,7 +60,7 @@ impl<W, F: Flaw> Engine<W, F> {
         wait.op(s.tail, stream, self.pending.is_pending(s.tail));
         wait.end_ns = wait.end_ns.max(s.end_ns);
         if let (Some(clock), Some(slot)) = (&mut wait.clock, s.active_slot()) {
-            clock.join(self.checker.order.clock(slot));
+            self.checker.order.unite(clock, self.checker.order.clock(slot));
         }
     }
 
@@ -67,7 +70,7 @@ impl<W, F: Flaw> Engine<W, F> {
         wait.event = Some((event, record.op));
         wait.end_ns = wait.end_ns.max(record.end_ns.unwrap_or(0));
         if let (Some(clock), Some(known)) = (&mut wait.clock, &record.clock) {
-            clock.join(known);
+            self.checker.order.unite(clock, known);
         }
     }
 
@@ -193,6 +196,7 @@ impl<W, F: Flaw> Engine<W, F> {
         self.now_ns = self.now_ns.max(end_ns);
         if let Some(clock) = &wait.clock {
             self.host_learns(t, clock);
+            self.settle(wait.all);
         }
     }
 

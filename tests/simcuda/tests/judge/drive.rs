@@ -69,6 +69,7 @@ impl<F: Flaw> Driver<F> {
         let mut engine = Engine::with_flaw(flaw);
         engine.set_schedule(schedule);
         engine.checker().set_mode(Mode::Log);
+        engine.checker().be_thrifty();
         engine.set_threads_ordered(program.ordered);
         let threads = vec![engine.thread(70), engine.thread(71)];
         let contexts = vec![engine.create_context(0), engine.create_context(0)];

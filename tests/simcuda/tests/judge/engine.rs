@@ -315,6 +315,85 @@ fn finished_work_and_overwritten_uses_are_forgotten() {
 }
 
 #[test]
+fn streams_without_work_take_no_clock() {
+    let mut w = World::new(Schedule::Eager, Mode::Log);
+    let event = w.engine.create_event(w.context);
+    let a = w.stream();
+    w.submit(a, 1, &[]);
+    w.engine.record(w.t, event, a);
+    for i in 0..1000 {
+        let b = w.stream();
+        // Asking what its work would come after is no work.
+        assert_eq!(w.engine.comes_after(w.t, b, event), i >= 500);
+        w.engine.destroy_stream(b);
+        if i == 499 {
+            w.poll();
+            assert!(w.wait(Target::Event(event)));
+        }
+    }
+    assert!(w.engine.checker().clock_slots() <= 3, "{}", w.engine.checker().clock_slots());
+}
+
+/// Streams with work, destroyed without a wait.
+fn abandon(w: &mut World, streams: u32) {
+    for i in 0..streams {
+        let a = w.stream();
+        w.submit(a, i, &[access(Write, u64::from(i) * 8, 8)]);
+        w.poll();
+        w.engine.destroy_stream(a);
+    }
+}
+
+#[test]
+fn the_clocks_of_abandoned_streams_come_back_when_the_context_was_waited_for() {
+    let mut w = World::new(Schedule::Eager, Mode::Log);
+    let old = w.stream();
+    w.submit(old, 0, &[access(Write, 1 << 20, 8)]);
+    let event = w.engine.create_event(w.context);
+    w.engine.record(w.t, event, old);
+    for _ in 0..3 {
+        abandon(&mut w, 500);
+        // A stream that lives on in a high slot.
+        let high = w.stream();
+        w.submit(high, 0, &[access(Write, 1 << 21, 8)]);
+        w.poll();
+        assert!(w.engine.checker().clock_slots() > 500);
+        assert!(w.wait(Target::Context(w.context)));
+        assert!(w.engine.checker().clock_slots() < 10, "{}", w.engine.checker().clock_slots());
+        // What the abandoned ones did is known to everybody, and what is done now is not.
+        let next = w.stream();
+        w.submit(next, 0, &[access(Write, 0, 500 * 8), access(Write, 1 << 20, 8)]);
+        w.poll();
+        assert!(w.reports().is_empty());
+        let third = w.stream();
+        w.submit(third, 0, &[access(Read, 0, 8)]);
+        assert_eq!(w.reports().len(), 1);
+        w.submit(high, 0, &[access(Read, 1 << 21, 8), access(Read, 1 << 20, 8)]);
+        assert_eq!(w.reports().len(), 1, "the high stream does not come after the write of `next`");
+        assert!(w.wait(Target::Everything));
+        w.engine.destroy_stream(high);
+        w.engine.destroy_stream(next);
+        w.engine.destroy_stream(third);
+    }
+}
+
+#[test]
+fn clocks_of_the_dead_stay_until_all_threads_know_their_end() {
+    let mut w = World::new(Schedule::Eager, Mode::Log);
+    w.engine.set_threads_ordered(false);
+    let other = w.engine.thread(2);
+    w.engine.signal(other, 1);
+    abandon(&mut w, 500);
+    assert!(w.wait(Target::Context(w.context)));
+    assert!(w.engine.checker().clock_slots() > 500);
+    let a = w.stream();
+    w.engine.submit(other, a, job(0, &[access(Read, 0, 500 * 8)]));
+    assert!(w.reports().is_empty(), "made by the thread that knows");
+    w.engine.host_access(other, &[access(Read, 0, 500 * 8)], "by a thread that does not know");
+    assert_eq!(w.reports().len(), 500);
+}
+
+#[test]
 fn taking_an_object_away_forgets_its_parts() {
     let mut w = World::new(Schedule::Eager, Mode::Log);
     let a = w.stream();
