@@ -60,6 +60,21 @@ fn every_kind_of_free_is_seen() {
 }
 
 #[test]
+fn a_block_whose_free_the_driver_failed_is_no_leak() {
+    let test = "a_block_whose_free_the_driver_failed_is_no_leak";
+    isolated(test, &[("CUDDY_CONF", "caching:off")], |machine| {
+        machine.use_device(0);
+        process::scope_begin("step").expect("a name");
+        let block = malloc(1000);
+        machine.sim.fault("cuMemFree", 1, 1, UNKNOWN, false).expect("a function");
+        process::free(block).expect_err("the driver fails");
+        machine.sim.clear_faults();
+        assert!(process::block_info(block).is_err(), "it is free all the same");
+        assert_eq!(process::leaks("step").expect("a scope"), "[]");
+    });
+}
+
+#[test]
 fn what_is_watched_off_and_on_again_stays_true() {
     isolated("what_is_watched_off_and_on_again_stays_true", &[], |machine| {
         machine.use_device(0);

@@ -122,7 +122,7 @@ pub(in crate::process) fn around(
 }
 
 /// Gives a block back. It is not known any more: once it is given back, its address may be another
-/// block's at once. If that fails, it is known as before.
+/// block's at once. If it is live after all, it is known as before.
 fn give(
     address: u64,
     taken: Option<Taken>,
@@ -140,8 +140,10 @@ fn give(
         }),
     };
     let given = how();
+    // With caching off, a block whose free the driver failed is free all the same.
+    let is_free = given.is_ok() || process::block_info(address).is_err();
     let mut watched = WATCHED.lock();
-    match (given.is_ok() && !mutant("watch-frees-nothing"), taken, told) {
+    match (is_free && !mutant("watch-frees-nothing"), taken, told) {
         (true, _, Some(told)) => watched.note(Kind::Free, address, &told),
         (false, Some(taken), _) => {
             watched.scopes.get_or_insert_default().put_back(address, taken);
