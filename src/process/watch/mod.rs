@@ -228,3 +228,21 @@ pub fn snapshot() -> Result<String, Error> {
     let devices = started_already().map(|process| process.devices_in_use());
     text::snapshot(devices.into_iter().flatten(), &WATCHED)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::must_detour;
+
+    /// A hit makes one test, whatever was on before.
+    #[test]
+    fn a_history_that_is_off_is_in_no_hits_way() {
+        assert!(!must_detour());
+        for _ in 0..2 {
+            record_history(10).expect("host memory");
+            assert!(must_detour(), "hits are told");
+            record_history(0).expect("it was on");
+            assert!(!must_detour() && WATCHED.lock().scopes.is_none());
+        }
+    }
+}
