@@ -1209,10 +1209,11 @@ cuddy_status cuddy_unobserve(cuddy_observer observer);
 // device: the device whose memory it is; it is used by this call.
 // peer:   the device that is to use it.
 //
-// Enabling twice is once. A failure leaves everything as it was.
+// Enabling twice is once. A failure leaves everything as it was. Memory in segments can be used by
+// the peer's primary context alone, which has to be there, and only until the peer is reset.
 //
-// Errors: CUDDY_ERROR_NOT_SUPPORTED (no way between the devices; or memory in segments, which
-// follows cudaDeviceEnablePeerAccess()), CUDDY_ERROR_INVALID_ARGUMENT (one device twice),
+// Errors: CUDDY_ERROR_NOT_SUPPORTED (no way between the devices; or memory in segments,
+// and the peer has no primary context), CUDDY_ERROR_INVALID_ARGUMENT (one device twice),
 // CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER,
 // CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
 // Thread-safe.

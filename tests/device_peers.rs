@@ -1,6 +1,9 @@
 //! Several devices: who may use whose memory, and nothing made where nobody asked.
 
+#[macro_use]
 mod machine;
+
+use std::ffi::c_void;
 
 use cuddy::error::{Error, cuddy_status};
 use cuddy::process;
@@ -217,12 +220,91 @@ fn what_cannot_be_is_refused() {
     });
 }
 
+/// Whether the context of a peer may use the allocations of another.
+fn may_use_all(machine: &Machine, peer: usize, of: usize) -> bool {
+    let current = machine.context();
+    machine.set_context(peer);
+    let ended = cu!(machine, "cuCtxDisablePeerAccess"(of => usize));
+    if ended == 0 {
+        assert_eq!(cu!(machine, "cuCtxEnablePeerAccess"(of => usize, 0 => u32)), 0);
+    }
+    machine.set_context(current);
+    ended == 0
+}
+
 #[test]
-fn segments_are_their_contexts_matter() {
-    let segments = [("SIMCUDA_DEVICES", "2"), ("CUDDY_CONF", "backing:segments")];
-    isolated("segments_are_their_contexts_matter", &segments, |_| {
-        let error = process::enable_peer_access(0, 1).expect_err("segments");
+fn a_peers_context_may_use_segments() {
+    let segments = [("SIMCUDA_DEVICES", DEVICES), ("CUDDY_CONF", "backing:segments")];
+    let schedules = ["eager", "lazy", "random:3"];
+    under(&schedules, "a_peers_context_may_use_segments", &segments, |machine| {
+        let own = machine.context();
+        let before = malloc(3 * PAGE, 0).expect("fits");
+        let error = process::enable_peer_access(0, 1).expect_err("nobody uses device 1");
         assert_eq!(cuddy_status::from(&error), cuddy_status::CUDDY_ERROR_NOT_SUPPORTED);
-        assert!(error.to_string().contains("cuCtxEnablePeerAccess"), "{error}");
+        assert!(error.to_string().contains("no primary context"), "{error}");
+        process::disable_peer_access(0, 1).expect("nobody uses anything there");
+        assert_eq!(machine.sim.contexts_created(1), 0);
+        let peer = machine.use_device(1);
+        let theirs = machine.stream();
+        machine.set_context(own);
+        for (function, enable) in
+            [("cuCtxEnablePeerAccess", true), ("cuCtxDisablePeerAccess", false)]
+        {
+            let set = || match enable {
+                true => process::enable_peer_access(0, 1),
+                false => process::disable_peer_access(0, 1),
+            };
+            for has_effect in [false, true] {
+                machine.sim.fault(function, 1, 1, UNKNOWN, has_effect).expect("a function");
+                let error = set().expect_err("the driver fails").to_string();
+                assert!(error.contains(function), "{error}");
+                machine.sim.clear_faults();
+                assert_eq!(may_use_all(machine, peer, own), !enable);
+            }
+            set().expect("the driver works");
+            set().expect("twice is once");
+            assert_eq!(may_use_all(machine, peer, own), enable);
+            assert_eq!(machine.context(), own);
+            if !enable {
+                break;
+            }
+            let after = malloc(30 * PAGE, 0).expect("fits");
+            machine.set_context(peer);
+            for block in [before, after] {
+                machine.fill(theirs, block, 7, 3 * PAGE);
+                process::record_stream(block, theirs).expect("a peer's stream");
+            }
+            machine.synchronize(theirs);
+            machine.set_context(own);
+            assert_eq!((machine.byte(before), machine.byte(after + 3 * PAGE - 1)), (7, 7));
+            process::free(after).expect("live");
+        }
+        assert_eq!((machine.sim.contexts_created(1), machine.sim.contexts_created(2)), (1, 0));
+    });
+}
+
+#[test]
+fn a_reset_leaves_peers_their_right_to_segments() {
+    let segments = [("SIMCUDA_DEVICES", DEVICES), ("CUDDY_CONF", "backing:segments")];
+    checked("a_reset_leaves_peers_their_right_to_segments", &segments, |machine| {
+        let own = machine.context();
+        let peers = [machine.use_device(1), machine.use_device(2)];
+        machine.set_context(own);
+        malloc(PAGE, 0).expect("fits");
+        process::enable_peer_access(0, 1).expect("there is a way");
+        process::enable_peer_access(0, 2).expect("there is a way");
+        // The one that is reset loses it, and may have it again.
+        machine.reset_device(2);
+        let third = machine.use_device(2);
+        let own = machine.use_device(0);
+        assert!(may_use_all(machine, peers[0], own) && !may_use_all(machine, third, own));
+        process::enable_peer_access(0, 2).expect("there is a way");
+        assert!(may_use_all(machine, third, own));
+        // What comes after the device's own reset is all peers' to use.
+        machine.reset_device(0);
+        let own = machine.use_device(0);
+        process::empty_cache(0).expect("it starts anew");
+        malloc(PAGE, 0).expect("fits");
+        assert!(may_use_all(machine, peers[0], own) && may_use_all(machine, third, own));
     });
 }

@@ -42,6 +42,7 @@ impl Device {
         self.give_up_pages(home, growth);
         self.spares.lock().forget_events();
         let old = self.forget_all(home, growth);
+        self.enable_peers_anew(home);
         for range in old {
             if self.driver.address_free(range.address.0, range.bytes).is_err() {
                 growth.stuck.add_range(range);

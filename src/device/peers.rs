@@ -1,14 +1,16 @@
 #![forbid(unsafe_code)]
-//! Peers: other devices that may use this one's memory. Rights are a mapping's own: every page that is
-//! mapped while a peer is enabled is the peer's to use before its address is handed out, and enabling
-//! or disabling changes all that are there, or nothing.
+//! Peers: other devices that may use this one's memory. A page's rights are its mapping's own: every
+//! one that is mapped while a peer is enabled is the peer's to use before its address is handed out,
+//! and enabling or disabling changes all that are there, or nothing. Segments are their context's: the
+//! peer's primary context may use all of them, or none.
 
 use super::work::{Turn, Work};
 use super::{Device, MOST_STARTS, Store};
-use crate::driver::Access;
+use crate::driver::{Access, Context};
 use crate::error::{DriverError, Error, sentence};
 use crate::heap::PageRun;
 use crate::mutants::mutant;
+use crate::streams::Home;
 use crate::types::{Address, DeviceId};
 
 /// A set of devices, by number.
@@ -46,13 +48,6 @@ impl Device {
             let why = sentence!("device {} uses its own memory always", peer.0);
             return Err(Error::InvalidArgument { argument: "peer", why });
         }
-        if !matches!(self.store, Store::Pages(_)) {
-            return Err(Error::NotSupported(sentence!(
-                "memory of device {} comes in segments, whose use by other devices is their \
-                 contexts' matter: call cudaDeviceEnablePeerAccess() or cuCtxEnablePeerAccess()",
-                self.id.0
-            )));
-        }
         if enabled && !self.driver.can_access(peer, self.id)? {
             return Err(Error::NotSupported(sentence!(
                 "device {} cannot use memory of device {}: the driver knows no way between them",
@@ -69,13 +64,69 @@ impl Device {
     }
 }
 
+impl Device {
+    /// Lets the peer's primary context use the memory of a context of this device; or no more.
+    fn let_context_use(&self, peer: DeviceId, of: Home, enabled: bool) -> Result<(), Error> {
+        let Some(theirs) = self.driver.primary_in_use(peer)? else {
+            // What is not there uses nothing.
+            return if !enabled { Ok(()) } else { Err(no_context(self.id, peer)) };
+        };
+        let (own, changes) = (Context(of.context), self.is_peer(peer) != enabled);
+        let entered = self.driver.enter(theirs, peer, &self.calls);
+        let set = entered.and_then(|inside| {
+            if enabled && mutant("peer-forgets-segments") {
+                return Ok(());
+            }
+            // A call that fails may have had its effect.
+            inside.use_memory_of(own, enabled).inspect_err(|_| {
+                let _ = changes.then(|| inside.use_memory_of(own, !enabled));
+            })
+        });
+        // The peer's own user keeps it.
+        let _ = self.driver.primary_release(peer);
+        Ok(set?)
+    }
+
+    /// The device begins anew with another context, which nobody may use so far.
+    pub(super) fn enable_peers_anew(&self, home: Home) {
+        let peers = self.books.lock().peers;
+        let lost = |peer: &DeviceId| self.let_context_use(*peer, home, true).is_err();
+        if self.store == Store::Segments {
+            let gone = peers.each().filter(lost).fold(peers, Peers::without);
+            self.books.lock().peers = gone;
+        }
+    }
+}
+
+#[cold]
+fn no_context(device: DeviceId, peer: DeviceId) -> Error {
+    Error::NotSupported(sentence!(
+        "memory of device {} comes in segments, which are for contexts to use, and device {} has no \
+         primary context: use that device first",
+        device.0,
+        peer.0
+    ))
+}
+
 impl Work<'_> {
     fn set_peer(&mut self, peer: DeviceId, enabled: bool) -> Result<(), Error> {
-        let peers = self.device.books.lock().peers;
-        if peers.has(peer) == enabled {
-            return Ok(());
+        let (peers, home) = {
+            let books = self.device.books.lock();
+            (books.peers, books.home)
+        };
+        match self.device.store {
+            // A reset of the peer has ended it, and nobody was told: asks again.
+            Store::Segments => self.device.let_context_use(peer, home, enabled)?,
+            Store::Pages(_) if peers.has(peer) == enabled => return Ok(()),
+            Store::Pages(page) => self.set_rights(peer, enabled, page)?,
         }
-        let page = self.device.page();
+        let mut books = self.device.books.lock();
+        books.peers = if enabled { peers.with(peer) } else { peers.without(peer) };
+        Ok(())
+    }
+
+    /// Changes a peer's rights to all that is mapped, or nothing.
+    fn set_rights(&mut self, peer: DeviceId, enabled: bool, page: u64) -> Result<(), Error> {
         let runs = self.growing().pages.mapped_runs(page)?;
         let (now, before) = match enabled {
             true => (Access::ReadWrite, Access::None),
@@ -95,8 +146,6 @@ impl Work<'_> {
                 return Err(error.into());
             }
         }
-        let mut books = self.device.books.lock();
-        books.peers = if enabled { peers.with(peer) } else { peers.without(peer) };
         Ok(())
     }
 

@@ -10,6 +10,7 @@
 mod captures;
 mod inside;
 mod open;
+mod peers;
 mod table;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
