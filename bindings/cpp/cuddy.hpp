@@ -35,10 +35,11 @@ namespace cuddy {
 // Code compiled for per-thread default streams means another stream by 0 (see cuddy.h); what is
 // inline here must then be another function, for one program may have both.
 #if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
-inline namespace per_thread_default {
+#define CUDDY_DEFAULT_STREAMS per_thread_default
 #else
-inline namespace legacy_default {
+#define CUDDY_DEFAULT_STREAMS legacy_default
 #endif
+inline namespace CUDDY_DEFAULT_STREAMS {
 
 // -------------------------------------------------------------------------------------------------
 // Errors

@@ -24,11 +24,7 @@
 #include <new>
 
 namespace cuddy {
-#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
-inline namespace per_thread_default {
-#else
-inline namespace legacy_default {
-#endif
+inline namespace CUDDY_DEFAULT_STREAMS {
 
 // No memory, as users of memory resources catch it; what() explains where memory went.
 class bad_alloc : public std::bad_alloc {

@@ -34,11 +34,7 @@
 #endif
 
 namespace cuddy {
-#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
-inline namespace per_thread_default {
-#else
-inline namespace legacy_default {
-#endif
+inline namespace CUDDY_DEFAULT_STREAMS {
 
 namespace detail {
 

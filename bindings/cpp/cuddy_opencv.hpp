@@ -16,11 +16,7 @@
 #include <opencv2/core/cuda.hpp>
 
 namespace cuddy {
-#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
-inline namespace per_thread_default {
-#else
-inline namespace legacy_default {
-#endif
+inline namespace CUDDY_DEFAULT_STREAMS {
 
 // Matrices on the current device of each call, or on the one that is named.
 //

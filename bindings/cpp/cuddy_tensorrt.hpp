@@ -17,11 +17,7 @@
 #include <NvInferRuntime.h>
 
 namespace cuddy {
-#if defined(CUDA_API_PER_THREAD_DEFAULT_STREAM) || defined(__CUDA_API_PER_THREAD_DEFAULT_STREAM)
-inline namespace per_thread_default {
-#else
-inline namespace legacy_default {
-#endif
+inline namespace CUDDY_DEFAULT_STREAMS {
 
 // Device memory of one device (the current one of each call, unless it is named) from one pool.
 //

@@ -8,7 +8,7 @@ use std::fs;
 use std::time::Duration;
 
 use super::metrics::prometheus;
-use super::recorder::with_process;
+use super::paths::{begin_as_named, with_process};
 use crate::environment;
 use crate::error::{Error, sentence};
 use crate::mutants::mutant;
@@ -74,15 +74,7 @@ fn write(path: &str) -> Result<(), Error> {
 /// Begins what the environment asks for: `CUDDY_EXPORT` names the file; "on" is the one that `cuddy top`
 /// finds by the process's number.
 pub(super) fn from_environment() {
-    let begun = environment::with_variable(c"CUDDY_EXPORT", |path| match path {
-        b"" => Ok(()),
-        b"on" => export_metrics(Some(BY_NUMBER), EVERY_MS),
-        path => match std::str::from_utf8(path) {
-            Ok(path) => export_metrics(Some(path), EVERY_MS),
-            Err(_) => Err(Error::NotSupported(sentence!("it is no UTF-8"))),
-        },
+    begin_as_named(c"CUDDY_EXPORT", |path| {
+        export_metrics(Some(if path == "on" { BY_NUMBER } else { path }), EVERY_MS)
     });
-    if let Err(error) = begun {
-        environment::complain(&sentence!("cuddy: CUDDY_EXPORT: left out: {error}\n"));
-    }
 }

@@ -14,6 +14,7 @@ mod host;
 mod log;
 mod metrics;
 mod observers;
+mod paths;
 mod pools;
 mod recorder;
 mod shortage;

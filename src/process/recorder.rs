@@ -8,8 +8,8 @@
 use std::fmt::Write;
 use std::fs;
 
+use super::paths::{begin_as_named, with_process};
 use super::watch;
-use crate::environment;
 use crate::error::{Error, Words, sentence};
 use crate::mutants::mutant;
 use crate::sync::{Lock, refuse_after_fork};
@@ -46,28 +46,9 @@ pub fn flight_recorder(path: Option<&str>, events: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// A path with the process's number for each "%p".
-pub(super) fn with_process(path: &str) -> Result<String, Error> {
-    let mut words = Words::default();
-    for (place, part) in path.split("%p").enumerate() {
-        let number = if place == 0 { sentence!("") } else { sentence!("{}", std::process::id()) };
-        write!(words, "{number}{part}").map_err(|_| Error::HostOutOfMemory)?;
-    }
-    Ok(words.into_string())
-}
-
 /// Begins what the environment asks for: `CUDDY_OOM_SNAPSHOT` names the file.
 pub(super) fn from_environment() {
-    let begun = environment::with_variable(c"CUDDY_OOM_SNAPSHOT", |path| match path {
-        b"" => Ok(()),
-        path => match std::str::from_utf8(path) {
-            Ok(path) => flight_recorder(Some(path), EVENTS),
-            Err(_) => Err(Error::NotSupported(sentence!("it is no UTF-8"))),
-        },
-    });
-    if let Err(error) = begun {
-        environment::complain(&sentence!("cuddy: CUDDY_OOM_SNAPSHOT: left out: {error}\n"));
-    }
+    begin_as_named(c"CUDDY_OOM_SNAPSHOT", |path| flight_recorder(Some(path), EVENTS));
 }
 
 /// A request has found no memory: writes the snapshot if that is wanted, and says so.

@@ -72,3 +72,12 @@ class Case(unittest.TestCase):
         done = self.run_program(text, *flags, **environment)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         return done.stdout
+
+
+class DeviceCase(Case):
+    """A test that uses the device: its context is current in this thread."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.driver = Driver()
+        cls.driver.use_device()

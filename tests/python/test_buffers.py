@@ -7,15 +7,10 @@ import threading
 import unittest
 
 import cuddy
-from support import MIB, Case, Driver
+from support import MIB, DeviceCase
 
 
-class Buffers(Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.driver = Driver()
-        cls.driver.use_device()
-
+class Buffers(DeviceCase):
     def setUp(self):
         gc.collect()
         self.assertEqual(cuddy.memory_allocated(), 0)

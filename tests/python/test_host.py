@@ -5,15 +5,10 @@ import gc
 import unittest
 
 import cuddy
-from support import MIB, Case, Driver
+from support import MIB, DeviceCase
 
 
-class Host(Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.driver = Driver()
-        cls.driver.use_device()
-
+class Host(DeviceCase):
     def setUp(self):
         gc.collect()
         cuddy.host_empty_cache()

@@ -6,15 +6,10 @@ import threading
 import unittest
 
 import cuddy
-from support import MIB, Case, Driver
+from support import MIB, DeviceCase
 
 
-class Observers(Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.driver = Driver()
-        cls.driver.use_device()
-
+class Observers(DeviceCase):
     def setUp(self):
         gc.collect()
         cuddy.empty_cache()
@@ -85,12 +80,7 @@ class Observers(Case):
         """)
 
 
-class Small(Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.driver = Driver()
-        cls.driver.use_device()
-
+class Small(DeviceCase):
     def test_pinned_memory_stays(self):
         gc.collect()
         cuddy.empty_cache()

@@ -7,7 +7,7 @@ import types
 import unittest
 
 import cuddy
-from support import MIB, Case, Driver
+from support import MIB, DeviceCase
 
 
 class Stream:
@@ -29,12 +29,7 @@ def stand_in(name, **content):
     return module
 
 
-class Plugins(Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.driver = Driver()
-        cls.driver.use_device()
-
+class Plugins(DeviceCase):
     def tearDown(self):
         for name in ("cupy", "rmm", "rmm.mr", "cuddy.cupy", "cuddy.rmm"):
             sys.modules.pop(name, None)

@@ -4,7 +4,7 @@ import gc
 import unittest
 
 import cuddy
-from support import MIB, Case, Driver
+from support import MIB, DeviceCase
 
 
 def pools_of(pools, size=MIB):
@@ -15,12 +15,7 @@ def pools_of(pools, size=MIB):
     return grown.index(True) if True in grown else None
 
 
-class Pools(Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.driver = Driver()
-        cls.driver.use_device()
-
+class Pools(DeviceCase):
     def test_the_innermost_serves_and_leaving_restores(self):
         pools = [cuddy.Pool(), cuddy.Pool()]
         with pools[0]:

@@ -9,15 +9,10 @@ import threading
 import unittest
 
 import cuddy
-from support import MIB, Case, Driver
+from support import MIB, DeviceCase
 
 
-class Watch(Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.driver = Driver()
-        cls.driver.use_device()
-
+class Watch(DeviceCase):
     def test_scopes_nest_and_count(self):
         with cuddy.scope("outer"):
             a = cuddy.empty(1000)

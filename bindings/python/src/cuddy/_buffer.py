@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from . import _abi, _errors
 from ._errors import Status
+from ._owner import Owner
 from ._streams import DeviceLike, StreamLike, handle_of, number_of
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def empty(
     return Buffer(nbytes, device, stream, alignment=alignment, pool=pool, no_wait=no_wait, wait_ms=wait_ms, tag=tag)
 
 
-class Buffer:
+class Buffer(Owner):
     """Bytes of device memory. They go back to the cache when the object goes, at free(), or at the end
     of a `with`: in the order of the buffer's stream, with no wait and no driver call.
 
@@ -51,7 +51,7 @@ class Buffer:
     (`torch.from_dlpack`): they see bytes, and keep the buffer alive.
     """
 
-    __slots__ = ("__weakref__", "_alignment", "_device", "_nbytes", "_owned", "_ptr", "_stream")
+    __slots__ = ("_alignment", "_device", "_stream")
 
     def __init__(
         self,
@@ -65,8 +65,7 @@ class Buffer:
         wait_ms: int = 0,
         tag: str | None = None,
     ) -> None:
-        # One entry while the memory is ours. A list's pop happens once, whatever the threads do.
-        self._owned: list[int] = []
+        super().__init__()
         size, number, handle = operator.index(nbytes), number_of(device), handle_of(stream)
         if size < 0:
             raise ValueError(f"{size} bytes cannot be allocated: a size is 0 or more")
@@ -83,19 +82,8 @@ class Buffer:
             if status == Status.OUT_OF_MEMORY:
                 raise _errors.out_of_memory()
             _errors.check(status)
-        self._ptr, self._nbytes, self._stream, self._device = address, size, handle, number
-        if address:
-            self._owned.append(address)
-
-    @property
-    def ptr(self) -> int:
-        """The address on the device; 0 if it has no memory (any more)."""
-        return self._ptr if self._owned else 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes, as they were asked for; 0 after free()."""
-        return self._nbytes if self._owned else 0
+        self._stream, self._device = handle, number
+        self._own(address, size)
 
     @property
     def stream(self) -> int:
@@ -137,42 +125,9 @@ class Buffer:
         """Gives the memory back once an event (its handle as an int) is over."""
         self._give_back(_abi.lib.cuddy_free_after, operator.index(event))
 
-    def _give_back(self, function: Callable[..., int], *order: int) -> None:
-        try:
-            address = self._owned.pop()
-        except IndexError:
-            return
-        status = function(address, *order)
-        if status:
-            self._owned.append(address)
-            _errors.check(status)
-
-    def _live(self) -> int:
-        if not self._owned and self._nbytes:
-            raise ValueError("the buffer was freed")
-        return self._ptr
-
     def __del__(self, _free: Callable[[int], int] = _abi.lib.cuddy_free) -> None:
-        # The function is bound here: at exit a module's names may be gone. Nobody could hear of an error,
-        # and at exit, or in a forked child, there is one.
-        owned = getattr(self, "_owned", None)
-        if owned:
-            try:
-                _free(owned.pop())
-            except IndexError:
-                pass
-
-    def __enter__(self) -> Buffer:
-        self._live()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.free()
-
-    def __len__(self) -> int:
-        return self.nbytes
+        # The function is bound here: at exit a module's names may be gone.
+        self._drop(_free)
 
     def __bool__(self) -> bool:
         return bool(self._owned)

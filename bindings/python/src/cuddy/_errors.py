@@ -70,7 +70,7 @@ class Explanation:
     cause:           "limit", "pool_limit", "driver" (it refused), "device" (its memory is used up) or
                      "addresses" (the driver gave none).
     waiting:         bytes of freed blocks by the stream (its handle) that they wait for: those with most.
-    scopes:          live bytes by scope (its path, "" is none): those with most, if scopes or history are used.
+    scopes:          live bytes by scope (its path, "" is none): those with most, if scopes or history are on.
     advice:          what to do.
     data:            all that is told, by the names of docs/SNAPSHOT.md.
     """

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from types import TracebackType
 from typing import SupportsIndex
 
 from . import _abi
 from ._errors import OutOfMemoryError, Status, check
+from ._owner import Owner
 from ._streams import StreamLike, handle_of
 
 
-class HostBuffer:
+class HostBuffer(Owner):
     """Bytes of page-locked host memory. They go back to the cache when the object and every view of it are
     gone, at free(), or at the end of a `with`, and are used again when the work of its streams is over.
 
@@ -26,7 +26,7 @@ class HostBuffer:
     Raises OutOfMemoryError; ValueError for a negative size.
     """
 
-    __slots__ = ("__weakref__", "_nbytes", "_owned", "_ptr")
+    __slots__ = ()
 
     def __init__(
         self,
@@ -37,28 +37,17 @@ class HostBuffer:
         write_combined: bool = False,
         streams_recorded: bool = False,
     ) -> None:
-        self._owned: list[int] = []
-        self._nbytes = operator.index(nbytes)
-        if not 0 <= self._nbytes < 1 << 64:
-            raise ValueError(f"{self._nbytes} is no number of bytes")
+        super().__init__()
+        size = operator.index(nbytes)
+        if not 0 <= size < 1 << 64:
+            raise ValueError(f"{size} is no number of bytes")
         flags = portable * _abi.HOST_PORTABLE | mapped * _abi.HOST_MAPPED
         flags |= write_combined * _abi.HOST_WRITE_COMBINED | streams_recorded * _abi.HOST_STREAMS_RECORDED
-        status, self._ptr = _abi.host_malloc(self._nbytes, flags)
+        status, address = _abi.host_malloc(size, flags)
         if status == Status.OUT_OF_MEMORY:
             raise OutOfMemoryError(_abi.last_error())
         check(status)
-        if self._ptr:
-            self._owned.append(self._ptr)
-
-    @property
-    def ptr(self) -> int:
-        """The address; 0 if it has no memory (any more)."""
-        return self._ptr if self._owned else 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes, as they were asked for; 0 after free()."""
-        return self._nbytes if self._owned else 0
+        self._own(address, size)
 
     def view(self) -> memoryview:
         """The bytes, for reading and writing: `numpy.frombuffer(buffer.view(), dtype)`. A view keeps the
@@ -72,40 +61,10 @@ class HostBuffer:
 
     def free(self) -> None:
         """Gives the memory back now. Again, it does nothing. After an error the buffer is as it was."""
-        try:
-            address = self._owned.pop()
-        except IndexError:
-            return
-        status = _abi.lib.cuddy_host_free(address)
-        if status:
-            self._owned.append(address)
-            check(status)
-
-    def _live(self) -> int:
-        if not self._owned and self._nbytes:
-            raise ValueError("the buffer was freed")
-        return self._ptr
+        self._give_back(_abi.lib.cuddy_host_free)
 
     def __del__(self, _free: Callable[[int], int] = _abi.lib.cuddy_host_free) -> None:
-        # As for device memory: bound here, and silent.
-        owned = getattr(self, "_owned", None)
-        if owned:
-            try:
-                _free(owned.pop())
-            except IndexError:
-                pass
-
-    def __enter__(self) -> HostBuffer:
-        self._live()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        self.free()
-
-    def __len__(self) -> int:
-        return self.nbytes
+        self._drop(_free)
 
     def __repr__(self) -> str:
         state = f"{self._nbytes} bytes at {self._ptr:#x}" if self._owned else "no memory"

@@ -32,8 +32,8 @@ def record_history(enabled: bool = True, max_entries: int = 1_000_000) -> None:
 
 def flight_recorder(filename: str | os.PathLike[str] | None, max_entries: int = 100_000) -> None:
     """Keeps what happens to memory from now on, and writes a snapshot where a request finds no memory: the
-    error's text says where it is. `cuddy report FILE` shows it, `cuddy replay --fit FILE` tells what would have
-    fitted.
+    error's text says where it is. `cuddy report FILE` shows it, `cuddy replay --fit FILE` tells what would
+    have fitted.
 
     filename:    the file, written at most every ten seconds over the one before; "%p" in it is the process's
                  number. None ends the recorder, and history.
