@@ -328,7 +328,14 @@ def malloc(nbytes: int, device: int, stream: int) -> tuple[int, int]:
 
 
 def malloc_ex(
-    nbytes: int, alignment: int, device: int, stream: int, flags: int, pool: int, wait_ms: int, tag: bytes | None
+    nbytes: int,
+    alignment: int,
+    device: int,
+    stream: int,
+    flags: int,
+    pool: int,
+    wait_ms: int,
+    tag: bytes | None,
 ) -> tuple[int, int]:
     """Status and address."""
     request = Request(ctypes.sizeof(Request), nbytes, alignment, stream, device, flags, pool, wait_ms, tag)

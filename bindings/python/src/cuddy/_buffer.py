@@ -40,7 +40,9 @@ def empty(
 
     Raises OutOfMemoryError; Error for a device or stream that is none; ValueError for a negative size.
     """
-    return Buffer(nbytes, device, stream, alignment=alignment, pool=pool, no_wait=no_wait, wait_ms=wait_ms, tag=tag)
+    return Buffer(
+        nbytes, device, stream, alignment=alignment, pool=pool, no_wait=no_wait, wait_ms=wait_ms, tag=tag
+    )
 
 
 class Buffer(Owner):
