@@ -33,7 +33,7 @@ class MemoryResource(cuda.core.MemoryResource):  # type: ignore[misc]
         """A cuda.core.Buffer, safe on the stream at once (the legacy default stream for None).
         OutOfMemoryError explains why there is none."""
         pool = _abi.POOL_CURRENT if self._pool is None else self._pool.id
-        status, address = _abi.malloc_ex(size, 0, self._number, handle_of(stream), 0, pool, 0)
+        status, address = _abi.malloc_ex(size, 0, self._number, handle_of(stream), 0, pool, 0, None)
         if status == _errors.Status.OUT_OF_MEMORY:
             raise _errors.out_of_memory()
         _errors.check(status)
