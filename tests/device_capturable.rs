@@ -220,8 +220,10 @@ fn no_thread_asks_about_a_stream_that_is_gone() {
         std::thread::scope(|threads| {
             threads.spawn(|| {
                 machine.set_context(context);
+                // What is not served from the thread's shelf asks each time.
                 while !over.load(Ordering::Relaxed) {
                     work(machine, eager, MIB);
+                    process::empty_cache(0).expect("it works");
                 }
             });
             for _ in 0..200 {
