@@ -521,8 +521,8 @@ cuddy_status cuddy_malloc(void **ptr, size_t bytes, int device, cuddy_stream str
 //
 // Errors: as cuddy_malloc(); CUDDY_ERROR_INVALID_ARGUMENT also for a struct_size that is none, an
 // alignment that is no power of two or above 2 MiB, flags that are not known, and a tag that is no
-// UTF-8. With a bound on
-// waiting CUDDY_ERROR_OUT_OF_MEMORY may mean that memory is there, but still in use.
+// UTF-8. With a bound on waiting CUDDY_ERROR_OUT_OF_MEMORY may mean that memory is there, but still
+// in use.
 // CUDDY_ERROR_INVALID_POOL; CUDDY_ERROR_WRONG_DEVICE (the pool is of another device).
 // Thread-safe. Costs what cuddy_malloc() costs.
 cuddy_status cuddy_malloc_ex(void **ptr, const struct cuddy_request *request);
@@ -1212,8 +1212,8 @@ cuddy_status cuddy_unobserve(cuddy_observer observer);
 // Enabling twice is once. A failure leaves everything as it was. Memory in segments can be used by
 // the peer's primary context alone, which has to be there, and only until the peer is reset.
 //
-// Errors: CUDDY_ERROR_NOT_SUPPORTED (no way between the devices; or memory in segments,
-// and the peer has no primary context), CUDDY_ERROR_INVALID_ARGUMENT (one device twice),
+// Errors: CUDDY_ERROR_NOT_SUPPORTED (no way between the devices; or memory in segments, and the
+// peer has no primary context), CUDDY_ERROR_INVALID_ARGUMENT (one device twice),
 // CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER,
 // CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
 // Thread-safe.

@@ -159,8 +159,8 @@ unsafe fn malloc_missed(
 ///
 /// Errors: as cuddy_malloc(); CUDDY_ERROR_INVALID_ARGUMENT also for a struct_size that is none, an
 /// alignment that is no power of two or above 2 MiB, flags that are not known, and a tag that is no
-/// UTF-8. With a bound on
-/// waiting CUDDY_ERROR_OUT_OF_MEMORY may mean that memory is there, but still in use.
+/// UTF-8. With a bound on waiting CUDDY_ERROR_OUT_OF_MEMORY may mean that memory is there, but still
+/// in use.
 /// CUDDY_ERROR_INVALID_POOL; CUDDY_ERROR_WRONG_DEVICE (the pool is of another device).
 /// Thread-safe. Costs what cuddy_malloc() costs.
 #[unsafe(no_mangle)]

@@ -18,8 +18,8 @@ use crate::process;
 /// Enabling twice is once. A failure leaves everything as it was. Memory in segments can be used by
 /// the peer's primary context alone, which has to be there, and only until the peer is reset.
 ///
-/// Errors: CUDDY_ERROR_NOT_SUPPORTED (no way between the devices; or memory in segments,
-/// and the peer has no primary context), CUDDY_ERROR_INVALID_ARGUMENT (one device twice),
+/// Errors: CUDDY_ERROR_NOT_SUPPORTED (no way between the devices; or memory in segments, and the
+/// peer has no primary context), CUDDY_ERROR_INVALID_ARGUMENT (one device twice),
 /// CUDDY_ERROR_INVALID_DEVICE, CUDDY_ERROR_NO_DRIVER, CUDDY_ERROR_DRIVER,
 /// CUDDY_ERROR_DEVICE_RESET, CUDDY_ERROR_FORKED, CUDDY_ERROR_SHUTDOWN.
 /// Thread-safe.

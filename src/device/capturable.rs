@@ -119,10 +119,8 @@ impl Device {
         }
         let mut books = self.books.lock();
         let is_gone = |gone: &AtomicBool| gone.load(Ordering::Acquire);
-        let mut graphs = books.graphs.found();
-        let found = graphs.find(|(_, graph)| graph.gone.as_deref().is_some_and(is_gone));
-        let (name, _) = found?;
-        drop(graphs);
+        let (name, _) =
+            books.graphs.found().find(|(_, graph)| graph.gone.as_deref().is_some_and(is_gone))?;
         books.graphs.get(name).ok()?.gone = None;
         Some(name)
     }

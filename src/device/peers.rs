@@ -62,9 +62,7 @@ impl Device {
         }
         Err(Error::DeviceReset(self.id.0))
     }
-}
 
-impl Device {
     /// Lets the peer's primary context use the memory of a context of this device; or no more.
     fn let_context_use(&self, peer: DeviceId, of: Home, enabled: bool) -> Result<(), Error> {
         let Some(theirs) = self.driver.primary_in_use(peer)? else {
@@ -89,12 +87,13 @@ impl Device {
 
     /// The device begins anew with another context, which nobody may use so far.
     pub(super) fn enable_peers_anew(&self, home: Home) {
+        if self.store != Store::Segments {
+            return;
+        }
         let peers = self.books.lock().peers;
         let lost = |peer: &DeviceId| self.let_context_use(*peer, home, true).is_err();
-        if self.store == Store::Segments {
-            let gone = peers.each().filter(lost).fold(peers, Peers::without);
-            self.books.lock().peers = gone;
-        }
+        let left = peers.each().filter(lost).fold(peers, Peers::without);
+        self.books.lock().peers = left;
     }
 }
 

@@ -99,7 +99,7 @@ pub fn malloc_ex(request: Request) -> Outcome<u64> {
 }
 
 /// What `cuddy_malloc_ex` is asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Request {
     pub bytes: u64,
     pub alignment: u64,

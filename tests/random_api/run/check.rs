@@ -46,12 +46,12 @@ impl Run {
     pub(super) fn check_known(&self) {
         let known = api::leaks();
         let tagged = self.live.values().filter(|block| block.tagged).count();
+        let told = |what| known.matches(what).count();
+        let told = (told("\"address\":"), told(TAG.to_str().expect("ASCII")));
         // Blocks that vanished with their device stay known.
-        assert!(known.matches("\"address\":").count() >= self.live.len(), "{known}");
-        assert!(known.matches(TAG.to_str().expect("ASCII")).count() >= tagged, "{known}");
+        assert!(told.0 >= self.live.len() && told.1 >= tagged, "{known}");
         if !self.setting.resets {
-            assert_eq!(known.matches("\"address\":").count(), self.live.len(), "{known}");
-            assert_eq!(known.matches(TAG.to_str().expect("ASCII")).count(), tagged, "{known}");
+            assert_eq!(told, (self.live.len(), tagged), "{known}");
         }
     }
 

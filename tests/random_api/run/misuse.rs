@@ -32,15 +32,7 @@ impl Run {
             4 => self.must_fail(&[CUDDY_ERROR_INVALID_GRAPH], || api::graph_end(1 << 40)),
             5 => self.must_fail(&[CUDDY_ERROR_INVALID_POOL], || api::pool_pop(1 << 40)),
             6 => {
-                let request = Request {
-                    bytes: 1,
-                    alignment: 3,
-                    stream: 0,
-                    flags: 0,
-                    pool: 0,
-                    wait_ms: 0,
-                    tag: None,
-                };
+                let request = Request { bytes: 1, alignment: 3, ..Request::default() };
                 self.must_fail(&[CUDDY_ERROR_INVALID_ARGUMENT], move || api::malloc_ex(request));
             }
             7 => self.must_fail(&[CUDDY_ERROR_FOREIGN_POINTER], || api::record_stream(4096, 0)),
