@@ -35,7 +35,10 @@ fn built() -> Folder {
     for name in ["cudart/libcudart.so.12", "cudart/libcudart.so.13"] {
         fs::write(folder.file(name), "stand-in").expect("the folder is ours");
     }
-    fs::write(folder.file("cuddy"), "#!/bin/sh\necho stand-in\n").expect("the folder is ours");
+    let command = "#!/bin/sh\nif [ \"$1\" = man ]; then touch \"$2/cuddy.1\" \"$2/cuddy-top.1\"; else echo stand-in; fi\n";
+    fs::write(folder.file("cuddy"), command).expect("the folder is ours");
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(folder.file("cuddy"), executable).expect("the folder is ours");
     folder
 }
 
@@ -114,6 +117,7 @@ fn everything_is_in_its_place_and_goes_away_again() {
             "pkgconfig/cuddy.pc",
         ];
         wanted.extend(libraries.iter().map(|name| format!("{libdir}/{name}")));
+        wanted.extend(["cuddy-top.1", "cuddy.1"].map(|name| format!("share/man/man1/{name}")));
         assert_eq!(files(&prefix), wanted);
         let same = |name: &str, from: &Path| {
             let installed = fs::read(prefix.join(name)).expect("it is installed");
