@@ -226,6 +226,8 @@ fn call_sites_are_summed_by_function_and_show_their_callers() {
         seen.push(at('callers').textContent);
         step(1);
         seen.push(at('block').textContent);
+        choose(device().timeline.peaks[0]);
+        seen.push(lines(), at('when-sites').textContent);
         document.body.insertAdjacentHTML('beforeend', '<p id=sites-tried></p>');
         at('sites-tried').textContent = seen.join('|');";
     let Some((shown, console)) = in_chromium(folder.path(), &page, script) else { return };
@@ -240,6 +242,9 @@ fn call_sites_are_summed_by_function_and_show_their_callers() {
     assert_eq!(seen[3], format!("{gather};{linear}"));
     assert!(seen[4].contains("forward model.py:40") && seen[4].contains("evaluate train.py:9"));
     assert!(seen[5].contains("linear model.py:12 \u{2190} evaluate train.py:9"), "{}", seen[5]);
+    // At the peak the large block is live too.
+    let then = "allgather 64.0 MiB 1 67.1 MiB 250;linear 2.00 MiB 1 3.11 MiB 250";
+    assert_eq!(seen[6..], [then, "at 0.002500 s"]);
 }
 
 #[test]
