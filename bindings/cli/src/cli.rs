@@ -8,9 +8,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::job::{Backing, Schedule, Target, Who};
+use crate::manual::{self, ManArgs};
 use crate::preload::{self, RunArgs};
 use crate::{child, demo, doctor, page, run, simulate, top};
 
@@ -61,6 +62,9 @@ enum Command {
     /// Look at the driver, the devices and the configuration, and try them
     #[command(after_long_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
+    /// Write the manual pages into a folder; install.sh does it
+    #[command(hide = true)]
+    Man(ManArgs),
     #[command(name = child::SUBCOMMAND, hide = true)]
     Child,
 }
@@ -328,6 +332,7 @@ pub fn main() -> ExitCode {
             Some(program) => preload::why::run(program),
             None => doctor::run(args.on.on),
         },
+        Command::Man(args) => manual::run(&args, Cli::command()),
         Command::Child => child::serve().map(|()| Outcome::Well),
     };
     match outcome {
@@ -360,7 +365,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
     }
 }
