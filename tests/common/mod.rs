@@ -112,6 +112,7 @@ impl Ended {
 
 /// Runs a program to its end, or kills it after two minutes: a hang fails instead of hanging.
 pub fn run(command: &mut Command) -> Ended {
+    command.env_remove("CUDA_VISIBLE_DEVICES");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let collect = |stream: Option<Box<dyn Read + Send>>| {

@@ -48,7 +48,10 @@ pub use self::{captures::*, scenarios::*};
 
 impl Machine {
     pub fn new() -> Self {
-        Self { sim: simcuda_control::load().expect("the simulated driver is built") }
+        let sim = simcuda_control::load().expect("the simulated driver is built");
+        // Whatever the shell of a developer has; once the driver is initialised it is too late.
+        let _ = sim.configure("visible_devices", "all");
+        Self { sim }
     }
 
     /// `cuInit`, and the device's primary context made current; its handle.

@@ -29,6 +29,8 @@ extern "C" {
  *   SIMCUDA_FAULTS=cuMemCreate:3:OUT_OF_MEMORY,...   function, first call, code           (none)
  *   SIMCUDA_KERNELS=FILE          what kernels use: see simcuda_kernel_accesses           (none)
  *   SIMCUDA_REPORT=stderr|FILE    at exit: findings, calls, virtual time                  (nowhere)
+ *   CUDA_VISIBLE_DEVICES=1,0 or GPU-...,...   which devices there are for the program, in its order; the key
+ *                                 is "visible_devices", "all" is what holds where it is not set
  * A FILE whose name ends in .jsonl gets lines of JSON at its end, from many processes if need be: each
  * has a "process" and an "event", which is "begin" (at cuInit: "program", "checker"), "finding" (when
  * it is found: "text") or "end" (at exit and at simcuda_reset: "findings", "accesses",

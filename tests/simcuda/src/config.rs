@@ -1,6 +1,7 @@
 //! The **configuration**: what machine is simulated. `SIMCUDA_*` in the environment, read at
 //! `cuInit`, and above it what `simcuda_configure` said.
 
+use crate::api::device::uuid_of;
 use crate::checker::Mode;
 use crate::engine::Schedule;
 
@@ -9,7 +10,7 @@ pub const MAX_DEVICES: usize = 64;
 const GIB: u64 = 1 << 30;
 
 /// The keys of `simcuda_configure`; `SIMCUDA_` and upper case in the environment.
-pub const KEYS: [&str; 10] = [
+pub const KEYS: [&str; 11] = [
     "devices",
     "memory",
     "schedule",
@@ -20,7 +21,16 @@ pub const KEYS: [&str; 10] = [
     "granularity",
     "report",
     "kernels",
+    "visible_devices",
 ];
+
+/// The variable of a key in the environment.
+fn variable(key: &str) -> String {
+    match key {
+        "visible_devices" => "CUDA_VISIBLE_DEVICES".to_owned(),
+        _ => format!("SIMCUDA_{}", key.to_uppercase()),
+    }
+}
 
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +55,9 @@ pub struct Config {
     pub report: String,
     /// The file that declares what kernels use; empty: none.
     pub kernels: String,
+    /// Which devices are there for the program, and in what order, as `CUDA_VISIBLE_DEVICES` has it;
+    /// none: all of them.
+    pub visible: Option<String>,
 }
 
 impl Default for Config {
@@ -60,6 +73,7 @@ impl Default for Config {
             granularity: 2 << 20,
             report: String::new(),
             kernels: String::new(),
+            visible: None,
         }
     }
 }
@@ -69,7 +83,7 @@ impl Config {
     pub fn load(overrides: &[(String, String)]) -> Result<Self, String> {
         let mut config = Self::default();
         for key in KEYS {
-            let variable = format!("SIMCUDA_{}", key.to_uppercase());
+            let variable = variable(key);
             if let Ok(value) = std::env::var(&variable) {
                 config.set(key, &value).map_err(|why| format!("{variable}={value}: {why}"))?;
             }
@@ -96,15 +110,51 @@ impl Config {
             "granularity" => self.granularity = parse_granularity(value)?,
             "report" => self.report = value.to_owned(),
             "kernels" => self.kernels = value.to_owned(),
+            "visible_devices" => self.visible = (value != "all").then(|| value.to_owned()),
             _ => return Err(format!("no such key; there are {}", KEYS.join(", "))),
         }
         Ok(())
+    }
+
+    /// The devices that the program sees, in its order. The first that does not exist ends the list;
+    /// one that is named twice leaves none.
+    pub fn visible_devices(&self) -> Vec<u32> {
+        let all = 0..self.devices as u32;
+        let Some(list) = &self.visible else { return all.collect() };
+        let mut seen = Vec::new();
+        for word in list.split(',') {
+            let Some(device) = named(word.trim(), all.clone()) else { break };
+            if seen.contains(&device) {
+                return Vec::new();
+            }
+            seen.push(device);
+        }
+        seen
     }
 
     /// The size of one device.
     pub fn memory_of(&self, device: usize) -> u64 {
         self.memory.get(device).or(self.memory.last()).copied().unwrap_or(80 * GIB)
     }
+}
+
+/// The device of a word: its number, or `GPU-` and the beginning of its UUID, if no other has it.
+fn named(word: &str, all: std::ops::Range<u32>) -> Option<u32> {
+    let Some(_) = word.strip_prefix("GPU-") else {
+        let end = word.find(|c: char| !c.is_ascii_digit()).unwrap_or(word.len());
+        return word[..end].parse().ok().filter(|device| all.contains(device));
+    };
+    let asked = word.to_ascii_lowercase();
+    let fits = |device: &u32| uuid_text(*device).to_ascii_lowercase().starts_with(&asked);
+    let mut fitting = all.filter(fits);
+    fitting.next().filter(|_| fitting.next().is_none())
+}
+
+/// A device's UUID as tools write it.
+fn uuid_text(device: u32) -> String {
+    let hex: String = uuid_of(device).iter().map(|byte| format!("{byte:02x}")).collect();
+    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+    format!("GPU-{}", parts.join("-"))
 }
 
 fn parse_devices(value: &str) -> Result<usize, String> {
@@ -206,6 +256,31 @@ mod tests {
     }
 
     #[test]
+    fn visible_devices_are_listed_until_the_first_that_is_none() {
+        let mut config = Config { devices: 3, ..Config::default() };
+        assert_eq!(config.visible_devices(), [0, 1, 2]);
+        let second = uuid_text(1);
+        for (list, seen) in [
+            ("all", &[0, 1, 2][..]),
+            ("2,1", &[2, 1]),
+            ("0,2,-1,1", &[0, 2]),
+            ("1,3,0", &[1]),
+            (" 1gpu , 0", &[1, 0]),
+            ("1,1", &[]),
+            ("", &[]),
+            ("none", &[]),
+            (&second, &[1]),
+            (&second[..12], &[1]),
+            ("GPU-0000", &[]),
+            ("GPU-ffff,0", &[]),
+            ("MIG-1", &[]),
+        ] {
+            config.set("visible_devices", list).expect("any list is one");
+            assert_eq!(config.visible_devices(), seen, "{list}");
+        }
+    }
+
+    #[test]
     fn every_key_is_known_and_a_wrong_value_says_why() {
         let mut config = Config::default();
         for (key, value) in KEYS.iter().zip([
@@ -219,13 +294,14 @@ mod tests {
             "64KiB",
             "stderr",
             "kernels.txt",
+            "1,0",
         ]) {
             assert_eq!(config.set(key, value), Ok(()), "{key}");
         }
         assert_eq!(config.memory_of(0), 8 << 30);
         assert_eq!(config.memory_of(5), 1 << 30);
         assert_eq!(config.schedule, Schedule::Lag(7));
-        for key in KEYS.iter().filter(|k| !["report", "kernels"].contains(k)) {
+        for key in KEYS.iter().filter(|k| !["report", "kernels", "visible_devices"].contains(k)) {
             assert!(config.set(key, "?:?").is_err(), "{key}");
         }
         let why = config.set("colour", "red").expect_err("no such key");

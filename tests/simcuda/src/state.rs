@@ -21,6 +21,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// A device's share of the state.
 #[derive(Debug, Default)]
 pub struct Device {
+    /// Its number in the machine; the program may see the devices in another order.
+    pub number: u32,
     /// How often the primary context is retained.
     pub retained: u32,
     /// The primary context's flags.
@@ -266,12 +268,14 @@ impl State {
                 invalid(self, format!("SIMCUDA_KERNELS={}: {why}", config.kernels))
             })?;
         }
-        let totals: Vec<_> = (0..config.devices).map(|d| config.memory_of(d)).collect();
+        let visible = config.visible_devices();
+        let totals: Vec<_> = visible.iter().map(|d| config.memory_of(*d as usize)).collect();
         self.memory = Memory::new(&totals, config.granularity).map_err(|why| {
             self.complaint = format!("no address space for the simulated devices: {why}");
             code::OUT_OF_MEMORY
         })?;
-        self.devices = totals.iter().map(|_| Device::default()).collect();
+        let device = |&number: &u32| Device { number, ..Device::default() };
+        self.devices = visible.iter().map(device).collect();
         self.engine.set_schedule(config.schedule);
         self.engine.checker().set_mode(config.checker);
         self.config = config;

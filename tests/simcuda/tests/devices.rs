@@ -1,7 +1,7 @@
 //! Devices and contexts.
 
 mod common;
-use common::{code::*, fresh, session};
+use common::{Session, code::*, fresh, session};
 
 #[test]
 fn nothing_works_before_init_and_everything_says_so() {
@@ -205,4 +205,49 @@ fn an_older_driver_lacks_what_is_newer() {
     assert_eq!(s.cuCtxGetId(context, &mut id), NOT_SUPPORTED);
     assert_eq!(s.cuCtxRecordEvent(context, s.event()), NOT_SUPPORTED);
     s.alloc(512);
+}
+
+#[test]
+fn visible_devices_keep_their_identity_in_the_programs_order() {
+    let name = |s: &Session, device| {
+        let mut name = [0u8; 64];
+        ok!(s.cuDeviceGetName(name.as_mut_ptr(), 64, device));
+        String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+    };
+    let s =
+        fresh(&[("devices", "3"), ("memory", "1GiB,2GiB,3GiB"), ("visible_devices", "2,0,9,1")]);
+    ok!(s.cuInit(0));
+    let (mut count, mut bytes) = (0, 0);
+    ok!(s.cuDeviceGetCount(&mut count));
+    ok!(s.cuDeviceTotalMem_v2(&mut bytes, 0));
+    assert_eq!((count, bytes >> 30), (2, 3));
+    assert!(name(&s, 0).contains("GPU 2") && name(&s, 1).contains("GPU 0"));
+    let (mut found, mut id) = (9, [0u8; 16]);
+    ok!(s.cuDeviceGetPCIBusId(id.as_mut_ptr(), 16, 0));
+    ok!(s.cuDeviceGetByPCIBusId(&mut found, id.as_ptr().cast()));
+    assert_eq!(found, 0);
+    drop(s);
+    let s = fresh(&[("visible_devices", "")]);
+    assert_eq!(s.cuInit(0), NO_DEVICE);
+}
+
+#[test]
+fn limits_are_clamped_or_refused_as_the_documentation_says() {
+    let s = session(&[]);
+    let limit = |number: i32, value: usize| {
+        let mut now = 0;
+        // SAFETY: the driver's functions, with the types of cuda.h.
+        unsafe {
+            let set = s.sim.symbol("cuCtxSetLimit").expect("it is exported");
+            let set: unsafe extern "C" fn(i32, usize) -> i32 = std::mem::transmute(set);
+            let get = s.sim.symbol("cuCtxGetLimit").expect("it is exported");
+            let get: unsafe extern "C" fn(*mut usize, i32) -> i32 = std::mem::transmute(get);
+            (set(number, value), get(&mut now, number), now)
+        }
+    };
+    assert_eq!(limit(0, 4096), (0, 0, 4096), "a stack's size");
+    assert_eq!(limit(5, 4096), (0, 0, 128), "the granularity of fetches");
+    assert_eq!(limit(5, 32), (0, 0, 32));
+    assert_eq!(limit(6, 1 << 20), (0, 0, 0), "no cache is set aside");
+    assert_eq!(limit(3, 4).0, 215, "not from compute capability 9.0 on");
 }

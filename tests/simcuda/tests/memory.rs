@@ -326,3 +326,19 @@ fn findings_name_the_allocation_the_calls_and_the_operations() {
         "{text}"
     );
 }
+
+#[test]
+fn memory_that_is_not_there_cannot_be_registered() {
+    let s = session(&[]);
+    // SAFETY: a new mapping, its second page given back at once.
+    let at = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let at = libc::mmap(null_mut(), 8192, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        assert_eq!(libc::munmap(at.wrapping_add(4096), 4096), 0);
+        at as u64
+    };
+    assert_eq!(s.cuMemHostRegister_v2(at, 8192, 0), INVALID_VALUE);
+    assert_eq!(s.cuMemHostRegister_v2(at + 100, 4000, 0), INVALID_VALUE);
+    ok!(s.cuMemHostRegister_v2(at + 100, 3996, 0));
+    ok!(s.cuMemHostUnregister(at + 100));
+}

@@ -166,3 +166,27 @@ fn a_module_takes_its_functions_with_it() {
     assert_eq!(s.cuModuleUnload(module), INVALID_HANDLE);
     assert_eq!(s.cuModuleLoadData(&mut module, std::ptr::null()), INVALID_VALUE);
 }
+
+#[test]
+fn planes_beyond_all_addresses_are_refused() {
+    let s = session(&[]);
+    let at = s.alloc(1 << 20) as usize;
+    // CUDA_MEMCPY2D of device memory: x, y, kind, host, address, array, pitch, of both sides; the size.
+    let plane = |x: usize, pitch: usize, width: usize, rows: usize| {
+        let side = |at| [x, 0, 2, 0, at, 0, pitch];
+        let sizes = [width, rows];
+        let words = [&side(at)[..], &side(at + (1 << 19)), &sizes].concat();
+        let words: Vec<u64> = words.into_iter().map(|word| word as u64).collect();
+        s.cuMemcpy2DAsync_v2(words.as_ptr().cast(), 0)
+    };
+    ok!(plane(0, 4096, 512, 4));
+    for (x, pitch, width, rows) in [
+        (usize::MAX, 4096, 512, 4),
+        (1, usize::MAX, usize::MAX, 2),
+        (0, 1 << 31, 512, 2),
+        (0, 4096, 512, usize::MAX),
+        (0, 512, 513, 2),
+    ] {
+        assert_eq!(plane(x, pitch, width, rows), INVALID_VALUE, "{x} {pitch} {width} {rows}");
+    }
+}

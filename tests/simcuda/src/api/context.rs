@@ -99,8 +99,16 @@ exports! {
     fn cuCtxSetLimit(limit: i32, value: usize) |call| {
         let context = call.context()?;
         default_limit(limit).ok_or(code::UNSUPPORTED_LIMIT)?;
+        let value = match limit {
+            // Of compute capability 9.0 on, device code does not synchronise.
+            SYNC_DEPTH => return Err(code::UNSUPPORTED_LIMIT),
+            L2_FETCH_GRANULARITY => (value as u64).min(128),
+            // What the device's attribute gives for it.
+            PERSISTING_L2_SIZE => 0,
+            _ => value as u64,
+        };
         if let Some(context) = call.contexts.get_mut(&context) {
-            context.limits.insert(limit, value as u64);
+            context.limits.insert(limit, value);
         }
         Ok(())
     };
@@ -133,6 +141,10 @@ exports! {
 
 /// The most urgent stream priority; 0 is the least.
 pub const GREATEST_PRIORITY: i32 = -5;
+
+const SYNC_DEPTH: i32 = 3;
+const L2_FETCH_GRANULARITY: i32 = 5;
+const PERSISTING_L2_SIZE: i32 = 6;
 
 fn default_limit(limit: i32) -> Option<u64> {
     match limit {

@@ -85,6 +85,9 @@ fn plane(call: &mut Call, stream: u64, asynchronous: bool, what: *const Memcpy2D
     copy(call, stream, asynchronous, Copying::of(&get(what)?)?)
 }
 
+/// As the device's attribute says.
+const MAX_PITCH: usize = i32::MAX as usize;
+
 /// Rows of bytes to be copied.
 #[derive(Clone, Copy)]
 pub struct Copying {
@@ -105,7 +108,9 @@ impl Copying {
                 _ => return Err(code::INVALID_VALUE),
             };
             let pitch = if pitch == 0 { what.width } else { pitch };
-            require(pitch >= what.width + x || what.height <= 1, code::INVALID_VALUE)?;
+            let row = what.width.checked_add(x).ok_or(code::INVALID_VALUE)?;
+            require(pitch <= MAX_PITCH || what.height <= 1, code::INVALID_VALUE)?;
+            require(pitch >= row || what.height <= 1, code::INVALID_VALUE)?;
             let past = (y as u64).checked_mul(pitch as u64).and_then(|p| p.checked_add(x as u64));
             let at = past.and_then(|p| base.checked_add(p)).ok_or(code::INVALID_VALUE)?;
             Ok(Plane { at, pitch: pitch as u64 })

@@ -15,15 +15,16 @@ exports! {
     };
     fn cuDeviceGetName(name: *mut u8, room: i32, device: i32) |call| {
         let device = call.device(device)?;
-        put_text(name, room, &format!("Simulated GPU {device} (simcuda)"))
+        let number = call.devices[device as usize].number;
+        put_text(name, room, &format!("Simulated GPU {number} (simcuda)"))
     };
     fn cuDeviceGetUuid(uuid: *mut [u8; 16], device: i32) |call| {
         let device = call.device(device)?;
-        put(uuid, uuid_of(device))
+        put(uuid, uuid_of(call.devices[device as usize].number))
     };
     fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: i32) |call| {
         let device = call.device(device)?;
-        put(uuid, uuid_of(device))
+        put(uuid, uuid_of(call.devices[device as usize].number))
     };
     fn cuDeviceTotalMem_v2(bytes: *mut usize, device: i32) |call| {
         let device = call.device(device)?;
@@ -37,7 +38,7 @@ exports! {
     fn cuDeviceGetPCIBusId(id: *mut u8, room: i32, device: i32) |call| {
         let device = call.device(device)?;
         require(room >= 13, code::INVALID_VALUE)?;
-        put_text(id, room, &pci_id(device))
+        put_text(id, room, &pci_id(call.devices[device as usize].number))
     };
     fn cuDeviceGetByPCIBusId(device: *mut i32, id: *const i8) |call| by_pci_id(call, device, id);
     fn cuDeviceGetProperties(properties: *mut [i32; 13], device: i32) |call| {
@@ -73,10 +74,10 @@ exports! {
     };
 }
 
-/// "SIMCUDA" and the ordinal: not a GPU's, and the same in every process.
+/// A device's number and "SIMCUDA": not a GPU's, and the same in every process.
 pub fn uuid_of(device: u32) -> [u8; 16] {
-    let mut uuid = *b"SIMCUDA-GPU\0\0\0\0\0";
-    uuid[12..].copy_from_slice(&device.to_be_bytes());
+    let mut uuid = *b"\0\0\0\0SIMCUDA-GPU\0";
+    uuid[..4].copy_from_slice(&device.to_be_bytes());
     uuid
 }
 
@@ -96,7 +97,8 @@ fn by_pci_id(call: &mut Call, device: *mut i32, id: *const i8) -> Outcome {
     }
     let asked = text.trim().to_ascii_lowercase();
     let long = if asked.matches(':').count() == 1 { format!("0000:{asked}") } else { asked };
-    let same = |d: &u32| pci_id(*d).starts_with(&long) && long.len() >= "0000:01:00".len();
+    let number = |d: u32| call.devices[d as usize].number;
+    let same = |d: &u32| pci_id(number(*d)).starts_with(&long) && long.len() >= "0000:01:00".len();
     let found = (0..call.devices.len() as u32).find(same).ok_or(code::INVALID_DEVICE)?;
     put(device, found as i32)
 }
@@ -105,6 +107,7 @@ fn by_pci_id(call: &mut Call, device: *mut i32, id: *const i8) -> Outcome {
 /// not supported.
 fn attribute_of(call: &Call, attribute: i32, device: u32) -> Result<i32, Code> {
     let vmm = i32::from(call.config.vmm);
+    let device = call.devices[device as usize].number;
     Ok(match attribute {
         1 => 1024,               // threads in a block
         2 | 3 => 1024,           // block x, y

@@ -32,6 +32,7 @@ exports! {
         let right = address != 0 && bytes > 0 && end.is_some() && flags & !15 == 0;
         require(right, code::INVALID_VALUE)?;
         require(!call.memory.is_device_address(address), code::INVALID_VALUE)?;
+        require(is_mapped(address, bytes), code::INVALID_VALUE)?;
         let device = call.contexts[&context].device;
         call.about_bytes(bytes as u64);
         let wish = Wish { context, device, bytes: bytes as u64, flags };
@@ -56,6 +57,14 @@ exports! {
         require(mapping.kind == Kind::Pinned, code::INVALID_VALUE)?;
         put_if(flags, mapping.flags | 2)
     };
+}
+
+/// Whether all of it is memory of this process.
+fn is_mapped(address: u64, bytes: usize) -> bool {
+    const PAGE: u64 = 4096;
+    let start = address & !(PAGE - 1);
+    // SAFETY: with this flag Linux only looks at the range, and says ENOMEM if part of it is not there.
+    unsafe { libc::msync(start as *mut _, bytes + (address - start) as usize, libc::MS_ASYNC) == 0 }
 }
 
 fn host_mapping(call: &Call, address: u64) -> Result<Mapping, Code> {

@@ -378,6 +378,8 @@ pub fn fresh(configuration: &[(&str, &str)]) -> Session {
     static DRIVER: LazyLock<Driver> =
         LazyLock::new(|| Driver::load(simcuda_control::load().expect("loaded above")));
     sim.reset();
+    // Whatever the shell of a developer has.
+    sim.configure("visible_devices", "all").expect("any list is one");
     for (key, value) in configuration {
         sim.configure(key, value).expect("a right configuration");
     }
