@@ -11,7 +11,7 @@ use crate::books::base_name;
 use crate::call::{Call, control};
 use crate::checker::{Access, AccessKind};
 use crate::config::{Config, parse_mode, parse_schedule};
-use crate::faults::{Rule, When};
+use crate::faults::{Meeting, Rule, When};
 use crate::memory::budget::Budget;
 
 /// Answers 0, or -1 and keeps the complaint.
@@ -151,6 +151,19 @@ pub unsafe extern "C" fn simcuda_fault_random(
     code: i32,
 ) -> i32 {
     add_fault(function, code, When::Random { per_million, state: seed })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn simcuda_meet(
+    function: *const u8,
+    at: u64,
+    first: Option<extern "C" fn(usize)>,
+    argument: usize,
+) -> i32 {
+    let Some(first) = first else {
+        return refusable(|_| Err("nobody to go first: the function is null".to_owned()));
+    };
+    add_fault(function, 0, When::Met { at, by: Meeting { function: first, argument } })
 }
 
 #[unsafe(no_mangle)]
