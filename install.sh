@@ -140,6 +140,7 @@ includedir=\${prefix}/include
 Name: $1
 Description: $2
 Version: $version
+License: MIT OR Apache-2.0
 Cflags: -I\${includedir}
 $3
 END

@@ -210,6 +210,14 @@ pub struct SimArgs {
     #[arg(long, value_name = "VERSION")]
     pub driver: Option<String>,
 
+    /// What the program's kernels use, so that they are checked too; the form is below
+    #[arg(long, value_name = "FILE")]
+    pub kernels: Option<PathBuf>,
+
+    /// Fail with exit code 87 if fewer accesses than these were checked
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub require_checked: u64,
+
     /// Which substitute of the CUDA runtime to preload [default: both, where they are built]
     #[arg(long, value_name = "WHICH")]
     pub runtime: Option<Runtime>,

@@ -67,7 +67,7 @@ function map() {
   const all = spacesOf(device()), list = all.filter((space) => !space.gone || then);
   measure(all);
   const shown = cells();
-  at("when").textContent = then ? `at ${line.seconds[place].toFixed(6)} s` : "now";
+  at("when").textContent = at("when-sites").textContent = then ? `at ${line.seconds[place].toFixed(6)} s` : "now";
   rows = [];
   let first = 0;
   for (const space of list) {

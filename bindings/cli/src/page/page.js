@@ -40,7 +40,6 @@ function show() {
   figures();
   draw();
   choose(null);
-  sites();
   tables();
 }
 at("about").textContent = `Taken ${new Date(data.time_us / 1000).toLocaleString()} by Cuddy ${data.library}; ${data.noted} events noted${data.lost ? `, the first ${data.lost} of them lost` : ""}.`;

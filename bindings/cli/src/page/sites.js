@@ -1,8 +1,17 @@
 // Call sites: the functions that asked for memory, and who called them; then the tables of scopes and blocks.
 let order = "live_bytes", site = null;
 
+// The stacks, with what is live of them at the chosen moment.
+function stacksThen() {
+  const { stacks } = device().sites;
+  if (place === null) return stacks;
+  const then = stacks.map((stack) => ({ ...stack, live_bytes: 0, live_count: 0 }));
+  for (const [, bytes, , stack] of living()) { then[stack].live_bytes += bytes; then[stack].live_count++; }
+  return then;
+}
+
 function sites() {
-  const { frames, stacks } = device().sites;
+  const { frames } = device().sites, stacks = stacksThen();
   const known = stacks.length > 1;
   at("unknown").hidden = known;
   at("known").hidden = !known;
@@ -17,7 +26,7 @@ function sites() {
   }
   const list = [...functions.values()].filter((it) => it.total_count || it.live_count).sort((a, b) => b[order] - a[order]).slice(0, 100);
   if (!list.some((it) => it.name === site)) site = list[0]?.name ?? null;
-  const heads = [["function", null], ["live", "live_bytes"], ["blocks", "live_count"], ["over time", "total_bytes"], ["allocations", "total_count"]];
+  const heads = [["function", null], [place === null ? "live" : "live then", "live_bytes"], ["blocks", "live_count"], ["over time", "total_bytes"], ["allocations", "total_count"]];
   const most = Math.max(1, ...list.map((it) => it[order]));
   const top = element("tr");
   for (const [text, key] of heads) {

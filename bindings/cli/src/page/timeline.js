@@ -94,6 +94,7 @@ function choose(where) {
   for (const it of plot ? [plot, waste] : []) it.redraw(false);
   setTimeout(told); // not before a plot that was just made has drawn itself
   map();
+  sites();
   if (place === null) return at("moment").replaceChildren();
   const head = element("p", `At ${line.seconds[place].toFixed(6)} s: ${size(line.live[place])} live, ${size(line.reserved[place])} reserved.`);
   const largest = element("table"), holders = element("table"), both = element("div", undefined, { class: "two" });
