@@ -71,6 +71,7 @@ major=${version%%.*}
 
 root=${DESTDIR:-}$prefix
 lib=$root/$libdir
+man=$root/share/man/man1
 
 if [ "$uninstall" = yes ]; then
     for header in "$here"/bindings/cpp/*.hpp; do
@@ -80,10 +81,11 @@ if [ "$uninstall" = yes ]; then
         "$lib/libcuddy.so.$version" "$lib/libcuddy.a" "$lib/pkgconfig/cuddy.pc" \
         "$lib/pkgconfig/cuddy-static.pc" "$lib/cuddy/libsimcuda.so" "$lib/cuddy/libcuddy_preload.so" \
         "$root/include/simcuda.h" "$lib/cuddy/cudart/libcudart.so.12" "$lib/cuddy/cudart/libcudart.so.13" \
-        "$lib/cmake/cuddy/cuddyConfig.cmake" "$lib/cmake/cuddy/cuddyConfigVersion.cmake"
+        "$lib/cmake/cuddy/cuddyConfig.cmake" "$lib/cmake/cuddy/cuddyConfigVersion.cmake" \
+        "$man/cuddy.1" "$man"/cuddy-*.1
     # Folders of our own, and others if nothing else is in them.
     for folder in "$lib/cuddy/cudart" "$lib/cuddy" "$lib/cmake/cuddy" "$lib/cmake" "$lib/pkgconfig" "$lib" \
-        "$root/include" "$root/bin"; do
+        "$root/include" "$root/bin" "$man" "$root/share/man" "$root/share"; do
         rmdir "$folder" 2>/dev/null || :
     done
     echo "removed Cuddy $version from $root"
@@ -102,7 +104,7 @@ grep -aq "libcuddy\.so\.$major" "$target/libcuddy.so" ||
 # From the package files back up to the prefix, so that the whole tree can be moved.
 up=$(echo "$libdir" | sed 's#/*$##; s#[^/][^/]*#..#g')
 
-mkdir -p "$root/include" "$root/bin" "$lib/pkgconfig" "$lib/cmake/cuddy" "$lib/cuddy"
+mkdir -p "$root/include" "$root/bin" "$man" "$lib/pkgconfig" "$lib/cmake/cuddy" "$lib/cuddy"
 install -m 644 "$header" "$root/include/cuddy.h"
 install -m 644 "$here"/bindings/cpp/*.hpp "$root/include"
 install -m 755 "$target/libcuddy.so" "$lib/libcuddy.so.$version"
@@ -112,6 +114,7 @@ install -m 644 "$target/libcuddy.a" "$lib/libcuddy.a"
 # Its debug information is five times its code.
 if command -v strip >/dev/null; then strip --strip-debug "$lib/libcuddy.a"; fi
 install -m 755 "$target/cuddy" "$root/bin/cuddy"
+"$target/cuddy" man "$man"
 # Not where ldconfig looks: it answers to the name libcuddy.so too, and must be asked for.
 install -m 755 "$target/libcuddy_preload.so" "$lib/cuddy/libcuddy_preload.so"
 # Its name keeps it from being taken for a real driver; the command finds it here.
@@ -137,6 +140,7 @@ includedir=\${prefix}/include
 Name: $1
 Description: $2
 Version: $version
+License: MIT OR Apache-2.0
 Cflags: -I\${includedir}
 $3
 END

@@ -35,7 +35,10 @@ fn built() -> Folder {
     for name in ["cudart/libcudart.so.12", "cudart/libcudart.so.13"] {
         fs::write(folder.file(name), "stand-in").expect("the folder is ours");
     }
-    fs::write(folder.file("cuddy"), "#!/bin/sh\necho stand-in\n").expect("the folder is ours");
+    let command = "#!/bin/sh\nif [ \"$1\" = man ]; then touch \"$2/cuddy.1\" \"$2/cuddy-top.1\"; else echo stand-in; fi\n";
+    fs::write(folder.file("cuddy"), command).expect("the folder is ours");
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(folder.file("cuddy"), executable).expect("the folder is ours");
     folder
 }
 
@@ -114,6 +117,7 @@ fn everything_is_in_its_place_and_goes_away_again() {
             "pkgconfig/cuddy.pc",
         ];
         wanted.extend(libraries.iter().map(|name| format!("{libdir}/{name}")));
+        wanted.extend(["cuddy-top.1", "cuddy.1"].map(|name| format!("share/man/man1/{name}")));
         assert_eq!(files(&prefix), wanted);
         let same = |name: &str, from: &Path| {
             let installed = fs::read(prefix.join(name)).expect("it is installed");
@@ -241,6 +245,36 @@ fn cmake_finds_it() {
         runs(&place.file("build/alone"), Path::new("/nonexistent"));
         fs::remove_dir_all(&prefix).expect("the folder is ours");
     }
+}
+
+/// What the README says to type, as it stands there: installed below a home of its own.
+#[test]
+fn the_lines_of_the_readme_work_as_pasted() {
+    if !common::is_installed("pkg-config") {
+        return common::skipped("the README's lines", "pkg-config is not installed");
+    }
+    let (target, home) = (built(), Folder::new());
+    output(&mut install(&target, &home.file(".local")));
+    let readme = fs::read_to_string("README.md").expect("there is a README");
+    let c = "## Use it from C, C++ and Rust";
+    let block = |heading: &str, language: &str| common::block(&readme, heading, language);
+    written(&home, "step.c", block(c, "c"));
+    written(&home, "step.cpp", block("### C++", "cpp"));
+    let sim = "LD_PRELOAD=~/.local/lib/cuddy/libsimcuda.so ./step";
+    assert!(block(c, "sh").contains(sim), "the README runs it on the simulated device");
+    let script = format!("{}echo\n{}{sim}\n", block(c, "sh"), block("### C++", "sh"));
+    let mut shell = Command::new("sh");
+    shell
+        .env_clear()
+        .env("HOME", home.path())
+        .env("PATH", std::env::var_os("PATH").expect("a path"));
+    let ended = run(shell.args(["-c", &script]).current_dir(home.path()));
+    // Where there is no GPU, the line that asks for one says so, and only that.
+    let gpu = Path::new("/dev/nvidiactl").exists();
+    assert!(gpu || ended.err.starts_with("the CUDA driver cannot be loaded"), "{}", ended.err);
+    assert!(gpu || ended.err.lines().count() == 1, "{}", ended.err);
+    let printed = format!("{}\n{}", block(c, "text"), block("### C++", "text"));
+    assert!(ended.code == Some(0) && ended.out.ends_with(&printed), "{ended:#?}");
 }
 
 #[test]

@@ -81,7 +81,7 @@ print(short)";
     assert_eq!(common::run(command.args(["-c", program])).quietly(), "[]\n");
 }
 
-/// The wheel, from this build: pip installs it, and it brings the library and the command.
+/// The wheel, from this build: pip installs it, and it brings the library, the command and what that preloads.
 #[test]
 fn the_wheel_brings_the_library_and_the_command() {
     let folder = Folder::with_libraries();
@@ -90,6 +90,7 @@ fn the_wheel_brings_the_library_and_the_command() {
     for name in ["libcuddy.so", "libsimcuda.so"] {
         symlink(library(name), built.join(name)).expect("a link can be made");
     }
+    fs::write(built.join("libcuddy_preload.so"), "stand-in").expect("the folder is ours");
     fs::write(built.join("cuddy"), "#!/bin/sh\necho stand-in\n").expect("the folder is ours");
     let made = common::run(Command::new("python3").args(["-m", "venv"]).arg(&venv));
     if made.code != Some(0) {
@@ -113,7 +114,10 @@ with cuddy.empty(1 << 20) as block:
     command.env_clear().env("LD_LIBRARY_PATH", driver.path()).args(["-c", program]);
     assert_eq!(common::run(command.current_dir(folder.path())).quietly(), "1048576 True True\n");
     assert_eq!(common::output(&mut Command::new(venv.join("bin/cuddy"))), "stand-in\n");
-    assert!(venv.join("lib/cuddy/libsimcuda.so").exists(), "the simulated driver is not there");
+    // Where the command looks for them (bindings/cli/tests/preload.rs).
+    for name in ["libsimcuda.so", "libcuddy_preload.so"] {
+        assert!(venv.join("lib/cuddy").join(name).exists(), "{name} is not there");
+    }
 
     let site = common::output(
         Command::new(venv.join("bin/python"))

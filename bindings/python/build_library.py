@@ -48,10 +48,9 @@ class CustomBuildHook(BuildHookInterface[Any]):
         package, data = build_data["force_include"], build_data["shared_data"]
         places = [
             ("libcuddy.so", package, "cuddy/lib/libcuddy.so.0"),
-            ("libcuddy_preload.so", package, "cuddy/lib/libcuddy_preload.so"),
-            # For the environment's bin; and the simulated driver, where the command looks for it.
+            # For the environment's bin; and where the command looks for them, what it preloads.
             ("cuddy", build_data["shared_scripts"], "cuddy"),
-            *((name, data, f"lib/cuddy/{name}") for name in SIMULATOR),
+            *((name, data, f"lib/cuddy/{name}") for name in ("libcuddy_preload.so", *SIMULATOR)),
         ]
         files = []
         for name, place, goes_to in places:

@@ -8,9 +8,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use crate::job::{Backing, Schedule, Target, Who};
+use crate::manual::{self, ManArgs};
 use crate::preload::{self, RunArgs};
 use crate::{child, demo, doctor, page, run, simulate, top};
 
@@ -61,6 +62,9 @@ enum Command {
     /// Look at the driver, the devices and the configuration, and try them
     #[command(after_long_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
+    /// Write the manual pages into a folder; install.sh does it
+    #[command(hide = true)]
+    Man(ManArgs),
     #[command(name = child::SUBCOMMAND, hide = true)]
     Child,
 }
@@ -206,6 +210,14 @@ pub struct SimArgs {
     #[arg(long, value_name = "VERSION")]
     pub driver: Option<String>,
 
+    /// What the program's kernels use, so that they are checked too; the form is below
+    #[arg(long, value_name = "FILE")]
+    pub kernels: Option<PathBuf>,
+
+    /// Fail with exit code 87 if fewer accesses than these were checked
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub require_checked: u64,
+
     /// Which substitute of the CUDA runtime to preload [default: both, where they are built]
     #[arg(long, value_name = "WHICH")]
     pub runtime: Option<Runtime>,
@@ -320,6 +332,7 @@ pub fn main() -> ExitCode {
             Some(program) => preload::why::run(program),
             None => doctor::run(args.on.on),
         },
+        Command::Man(args) => manual::run(&args, Cli::command()),
         Command::Child => child::serve().map(|()| Outcome::Well),
     };
     match outcome {
@@ -352,7 +365,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
     }
 }

@@ -1,7 +1,7 @@
 //! The command `cuddy`: demo, replay of allocation traces, any program on simulated devices, doctor.
 //!
 //! One idea a file. Who uses whom: [`cli`] picks [`demo`], [`run`], [`simulate`], [`preload`], [`doctor`]
-//! or [`page`]. [`simulate`] and [`preload`] run a program of the user's; the others order [`job`]s of [`child`] processes, in
+//! [`page`], [`top`] or [`manual`]. [`simulate`] and [`preload`] run a program of the user's; the others order [`job`]s of [`child`] processes, in
 //! which [`replay`] plays a [`trace`] against an [`allocator`] on a [`machine`], through [`gpu`] and, where it is simulated, [`sim`]; a [`report`] comes back.
 
 pub mod allocator;
@@ -17,6 +17,7 @@ pub mod gpu;
 pub mod job;
 pub mod library;
 pub mod machine;
+pub mod manual;
 pub mod meter;
 pub mod out;
 pub mod page;

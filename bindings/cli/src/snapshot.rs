@@ -23,6 +23,20 @@ pub struct Snapshot {
     pub options: BTreeMap<String, String>,
     pub scopes: Vec<ScopePart>,
     pub history: History,
+    /// What the stacks of blocks and events name; empty if none were kept.
+    #[serde(default)]
+    pub frames: Vec<Frame>,
+}
+
+/// A place in the program: of Python a file and a line, else a module and an offset in it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Frame {
+    pub name: String,
+    pub file: String,
+    pub line: u64,
+    pub module: String,
+    pub offset: u64,
 }
 
 /// A request that found no memory. Sizes are in bytes.
@@ -102,6 +116,9 @@ pub struct Block {
     pub run: u64,
     #[serde(default)]
     pub label: String,
+    /// Where it was allocated: places in `frames`, innermost first.
+    #[serde(default)]
+    pub stack: Vec<u32>,
 }
 
 #[derive(Deserialize)]
@@ -136,30 +153,42 @@ pub enum Kind {
     Unknown,
 }
 
-/// A row of the history: the columns of version 1, in their order.
-#[derive(Clone, Copy, Deserialize)]
+/// A row of the history: the columns of version 1, in their order; stacks only where they were kept.
+#[derive(Clone, Deserialize)]
 pub struct Event(
-    pub u64,    // time_us
-    pub Kind,   // kind
-    pub i32,    // device
-    pub u64,    // stream
-    pub u64,    // address
-    pub u64,    // bytes
-    pub u64,    // requested
-    pub u32,    // scope
-    IgnoredAny, // thread
+    pub u64,                        // time_us
+    pub Kind,                       // kind
+    pub i32,                        // device
+    pub u64,                        // stream
+    pub u64,                        // address
+    pub u64,                        // bytes
+    pub u64,                        // requested
+    pub u32,                        // scope
+    IgnoredAny,                     // thread
+    #[serde(default)] pub Vec<u32>, // stack: places in `frames`, innermost first
 );
 
 impl Event {
     /// One of device 0, for tests.
     #[cfg(test)]
     pub fn new(time: u64, kind: Kind, bytes: u64, scope: u32) -> Self {
-        Self(time, kind, 0, 1, 512, bytes, bytes, scope, IgnoredAny)
+        Self(time, kind, 0, 1, 512, bytes, bytes, scope, IgnoredAny, Vec::new())
     }
 }
 
-const COLUMNS: [&str; 9] =
-    ["time_us", "kind", "device", "stream", "address", "bytes", "requested", "scope", "thread"];
+/// The columns; the last is left out where no stacks were kept.
+const COLUMNS: [&str; 10] = [
+    "time_us",
+    "kind",
+    "device",
+    "stream",
+    "address",
+    "bytes",
+    "requested",
+    "scope",
+    "thread",
+    "stack",
+];
 
 impl Snapshot {
     /// Reads one; the error says what is wrong with it.
@@ -173,7 +202,8 @@ impl Snapshot {
                 snapshot.format, snapshot.version
             ));
         }
-        if snapshot.history.columns != COLUMNS {
+        let columns = &snapshot.history.columns;
+        if *columns != COLUMNS && *columns != COLUMNS[..COLUMNS.len() - 1] {
             return Err(format!("its history has other columns than {}", COLUMNS.join(", ")));
         }
         Ok(snapshot)

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use common::{Ended, cuddy, driver_folder, run, workspace};
+use common::{Ended, cuddy, driver_folder, run, simulated_driver, workspace};
 
 /// The programs of tests/preload/c that are run here.
 struct Programs {
@@ -61,6 +61,33 @@ fn a_naive_program_calls_the_driver_ten_times_and_the_report_says_so() {
     let off = on_sim(&["run", "--mode", "off", "--", &programs().naive, "5"]);
     assert_eq!((off.code, off.out.as_str()), (Some(0), "findings 0\ndriver 50 50\n"));
     assert_eq!(off.err, "cuddy run: mode off, every call was the driver's\n");
+}
+
+/// As install.sh and the wheel lay them out: `bin/cuddy`, and what it preloads in `lib/cuddy`.
+#[test]
+fn an_installed_command_finds_its_libraries() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (bin, lib) = (folder.path().join("bin"), folder.path().join("lib/cuddy"));
+    std::fs::create_dir_all(&bin).and_then(|()| std::fs::create_dir_all(&lib)).expect("it is ours");
+    let installed = bin.join("cuddy");
+    std::fs::copy(env!("CARGO_BIN_EXE_cuddy"), &installed).expect("it is built");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(&installed);
+        command.env_remove("CUDDY_PRELOAD_LIBRARY").env_remove("CUDDY_SIM_LIBRARY");
+        Ended::of(command.args(words))
+    };
+    let (ours, sim) = (["run", "--", "true"], ["sim", "--", "true"]);
+    let missing = run(&ours);
+    assert_eq!(missing.code, Some(2), "{}", missing.err);
+    assert!(missing.err.contains("libcuddy_preload.so was not found"), "{}", missing.err);
+    let preload = cuddy_cli::preload::library().expect("it is built");
+    for (file, name) in [(preload, "libcuddy_preload.so"), (simulated_driver(), "libsimcuda.so")] {
+        std::fs::copy(file, lib.join(name)).expect("it is ours");
+    }
+    for words in [ours, sim] {
+        let ended = run(&words);
+        assert_eq!(ended.code, Some(0), "{words:?}: {}", ended.err);
+    }
 }
 
 #[test]

@@ -28,6 +28,7 @@ fn masked_line(line: &str) -> String {
             _ if is_time => seen.push("TIME"),
             address if address.contains("0x") => seen.push("ADDRESS"),
             unit if UNITS.contains(&unit) && seen.last() == Some(&"TIME") => {}
+            _ if seen.last() == Some(&"call") => seen.push("NUMBER"),
             rule if rule.chars().all(|c| c == '-') => seen.push("-"),
             other => seen.push(other),
         }

@@ -21,6 +21,7 @@ int cuInit(unsigned), cuDevicePrimaryCtxRetain(void **, int), cuCtxSetCurrent(vo
 int cuStreamCreate(void **, unsigned), cuMemsetD8Async(CUdeviceptr, unsigned char, size_t, void *);
 int cuMemAlloc_v2(CUdeviceptr *, size_t), cuMemFree_v2(CUdeviceptr), cuDeviceGetCount(int *);
 int cuModuleLoadData(void **, const void *), cuModuleGetFunction(void **, void *, const char *);
+int cuGetExportTable(const void **, const void *);
 int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                    void *, void **, void **);
 
@@ -64,6 +65,19 @@ int main(int count, char **words) {
         int code = work(0);
         if (cuModuleLoadData(&module, "any") || cuModuleGetFunction(&kernel, module, "gemm")) return 5;
         return code + cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, 0, NULL, NULL);
+    }
+    if (!strcmp(what, "touch")) {
+        CUdeviceptr block;
+        int code = work(0);
+        cuMemAlloc_v2(&block, 3000);
+        *(volatile char *)(block + 5) = 1;
+        return code;
+    }
+    if (!strcmp(what, "own-fault")) return *(volatile char *)(size_t)work(0);
+    if (!strcmp(what, "genuine")) {
+        const void *table;
+        char asked[16] = {0};
+        return work(0) + (cuGetExportTable(&table, asked) != 500);
     }
     if (!strcmp(what, "wait")) {
         puts("ready");
@@ -199,6 +213,115 @@ fn the_calls_the_time_and_the_memory_are_printed_if_asked() {
     let ended = sim(&["--calls", "--time", "--memory", "2GiB"], &["right"]);
     for part in ["cuStreamCreate                 2", "virtual time", "1.00 MiB   2.00 GiB"] {
         assert!(ended.err.contains(part), "{part} in {}", ended.err);
+    }
+}
+
+#[test]
+fn too_little_checked_is_a_failure_if_asked() {
+    let ended = sim(&["--require-checked", "1"], &["right"]);
+    assert_eq!((ended.code, &*ended.err), (Some(0), "cuddy sim: clean: 1 access checked\n"));
+    for (options, what, code) in [
+        (&["--require-checked", "2"][..], "right", 87),
+        (&["--require-checked", "1"], "idle", 87),
+        (&["--require-checked", "1"], "environment", 87),
+        (&["--require-checked", "1", "--checker", "off"], "right", 87),
+        (&["--require-checked", "9"], "wrong", 86),
+        (&["--require-checked", "9"], "exit9", 9),
+    ] {
+        let ended = sim(options, &[what]);
+        assert_eq!(ended.code, Some(code), "{what}: {}", ended.err);
+        assert!(ended.err.contains("TOO LITTLE CHECKED: "), "{what}: {}", ended.err);
+    }
+    assert_eq!(sim(&["--require-checked", "some"], &["right"]).code, Some(2));
+}
+
+#[test]
+fn wrong_settings_are_judged_before_the_program_starts() {
+    let (_folder, kernels) = common::file("kernels.txt", b"gemm writes p0 bytes=1\n");
+    for (name, value, message) in [
+        ("SIMCUDA_DEVICES", "99", "expected a number of devices, 0 to 64"),
+        ("SIMCUDA_MEMORY", "much", "write 80GiB"),
+        ("SIMCUDA_DRIVER", "9000", "expected a driver version"),
+        ("SIMCUDA_CHECKER", "on", "off, log or abort"),
+        ("SIMCUDA_DEVICE", "2", "there are devices, memory"),
+        ("SIMCUDA_KERNELS", &kernels, "line 1: gemm: 'writes' stands where"),
+        ("SIMCUDA_KERNELS", "/no/such/file", "No such file"),
+    ] {
+        let mut command = cuddy(&["sim", "--", program(), "exit9"]);
+        let ended = Ended::of(command.env(name, value));
+        assert_eq!(ended.code, Some(2), "{name}: {}", ended.err);
+        let begin = format!("cuddy: {name}={value}: ");
+        assert!(ended.err.starts_with(&begin) && ended.err.contains(message), "{}", ended.err);
+    }
+    let mut command = cuddy(&["sim", "--devices", "3", "--", program(), "devices"]);
+    let ended = Ended::of(command.env("SIMCUDA_DEVICES", "99"));
+    assert_eq!(ended.code, Some(3), "an option comes before a variable: {}", ended.err);
+}
+
+#[test]
+fn unknown_kernels_are_named_and_can_be_declared() {
+    let ended = sim(&[], &["kernel"]);
+    assert!(ended.err.contains("\n  1 of gemm\n"), "{}", ended.err);
+    assert!(ended.err.contains("--kernels FILE"), "{}", ended.err);
+    let (_folder, file) = common::file("kernels.txt", b"ge* # it uses nothing\n");
+    let ended = sim(&["--kernels", &file], &["kernel"]);
+    assert_eq!((ended.code, &*ended.err), (Some(0), "cuddy sim: clean: 1 access checked\n"));
+    let ended = sim(&["--kernels", "/no/such/file"], &["kernel"]);
+    assert!(
+        ended.code == Some(2) && ended.err.contains("--kernels=/no/such/file: "),
+        "{}",
+        ended.err
+    );
+}
+
+#[test]
+fn who_was_refused_is_said() {
+    let ended = sim(&["--faults", "cuInit:1:SYSTEM_NOT_READY"], &["right"]);
+    assert_eq!(ended.code, Some(20));
+    let refused =
+        format!("cuInit was refused in `{} right`: CUDA_ERROR_SYSTEM_NOT_READY", program());
+    assert!(ended.err.contains(&refused) && ended.err.contains("NOT CHECKED"), "{}", ended.err);
+    assert!(!ended.err.contains("no call was made to fail"), "{}", ended.err);
+    let ended = sim(&[], &["genuine"]);
+    let asked = format!("cuddy sim: {} asked the driver to prove that it is genuine", program());
+    assert!(ended.code == Some(0) && ended.err.contains(&asked), "{}", ended.err);
+    let (folder, program) = common::file("static.c", b"int main(void) { return 0; }");
+    let output = folder.path().join("static");
+    let built =
+        std::process::Command::new("cc").args(["-static", &program, "-o"]).arg(&output).status();
+    assert!(built.is_ok_and(|status| status.success()), "a C compiler, and libc.a");
+    let ended = run(&["sim", output.to_str().expect("UTF-8")]);
+    assert!(ended.err.contains("is linked statically: it has no loader"), "{}", ended.err);
+}
+
+#[test]
+fn a_host_touch_of_device_memory_is_named() {
+    for options in [&[][..], &["--checker", "abort"]] {
+        let ended = sim(options, &["touch"]);
+        assert_eq!(ended.code, Some(86), "{}", ended.err);
+        assert!(
+            ended.err.starts_with("[1] host use of memory that only the device"),
+            "{}",
+            ended.err
+        );
+        for part in ["cuMemAlloc", "3000", "by host thread 1 itself", "ended with signal 11"] {
+            assert!(ended.err.contains(part), "{part} in {}", ended.err);
+        }
+    }
+    let ended = sim(&[], &["own-fault"]);
+    assert_eq!(ended.code, Some(128 + 11), "a fault of the program's own: {}", ended.err);
+    assert!(!ended.err.contains("host use"), "{}", ended.err);
+}
+
+#[test]
+fn programs_with_sanitizers_run() {
+    for sanitizer in ["address", "undefined", "leak"] {
+        let option = format!("-fsanitize={sanitizer}");
+        let (_folder, program) = common::compile_with("sanitized", PROGRAM, &[&option]);
+        let ended = run(&["sim", "--", &program, "right"]);
+        assert_eq!((ended.code, &*ended.err), (Some(0), "cuddy sim: clean: 1 access checked\n"));
+        let ended = run(&["sim", "--", &program, "touch"]);
+        assert!(ended.code == Some(86) && ended.err.contains("[1] host use"), "{}", ended.err);
     }
 }
 

@@ -32,8 +32,9 @@ extern "C" {
  * A FILE whose name ends in .jsonl gets lines of JSON at its end, from many processes if need be: each
  * has a "process" and an "event", which is "begin" (at cuInit: "program", "checker"), "finding" (when
  * it is found: "text") or "end" (at exit and at simcuda_reset: "findings", "accesses",
- * "unknown_launches", "calls", "driver_ns", ...). A process without an "end" was killed or left
- * by _exit. `cuddy sim` sets all this, and reads it.
+ * "unknown_launches", "calls", "driver_ns", ...); or "refused" (cuInit failed: "why"), "proof" (a
+ * "file" asked whether the driver is genuine). A process without an "end" was killed or left by _exit.
+ * `cuddy sim` sets all this, and reads it.
  */
 
 /* Sets what SIMCUDA_<KEY> would; the key in lower case: "memory", "24GiB". Before cuInit, or after
@@ -74,7 +75,8 @@ void simcuda_await(uint64_t tag);
  *
  * The checker compares every use of memory with the earlier uses of the same physical bytes: two
  * uses that nothing orders, memory taken away under work, use of what is freed, unmapped or not
- * accessible. It judges when work is queued, whatever the schedule does.
+ * accessible. It judges when work is queued, whatever the schedule does. A host thread that touches
+ * device memory itself dies of SIGSEGV; that is a finding too, told before it dies.
  */
 
 /* "off", "log", or "abort": print the first finding and abort. */
@@ -117,7 +119,8 @@ int simcuda_host_read(uint64_t address, uint64_t bytes, const char *label);
 
 /* ---- Faults ------------------------------------------------------------------------------------
  *
- * Functions are named without version and stream suffixes; a rule holds for all variants.
+ * Functions are named without version and stream suffixes; a rule holds for all variants. A name that
+ * is no function of the driver is refused.
  */
 
 /* Call `first` of the function, counted from now (1 = the next), fails with this CUresult; if

@@ -15,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| Mutex::new(State::new()));
@@ -208,6 +208,27 @@ impl Call {
     pub fn internal(function: &'static str) -> Self {
         let guard = Some(lock());
         Self { guard, thread: thread_number(), function, per_thread: false, bytes: 0, units: 0 }
+    }
+
+    /// The lock, if nobody has it for long: for a signal's handler, which must not wait.
+    pub fn at_once(function: &'static str) -> Option<Self> {
+        let guard = (0..1000).find_map(|_| match STATE.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                std::thread::yield_now();
+                None
+            }
+        });
+        let thread = thread_number();
+        guard.map(|it| Self {
+            guard: Some(it),
+            thread,
+            function,
+            per_thread: false,
+            bytes: 0,
+            units: 0,
+        })
     }
 
     fn run(mut self, site: &Site, body: impl FnOnce(&mut Self) -> Outcome) -> Code {

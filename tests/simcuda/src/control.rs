@@ -7,11 +7,11 @@
 
 use crate::api::module::text;
 use crate::api::put_text;
-use crate::books::base_name;
 use crate::call::{Call, control};
 use crate::checker::{Access, AccessKind};
 use crate::config::{Config, parse_mode, parse_schedule};
-use crate::faults::{Rule, When};
+use crate::faults::{Rule, When, known};
+use crate::kernels::Kernels;
 use crate::memory::budget::Budget;
 
 /// Answers 0, or -1 and keeps the complaint.
@@ -44,7 +44,11 @@ pub unsafe extern "C" fn simcuda_configure(key: *const u8, value: *const u8) -> 
             return Err("simcuda_configure comes before cuInit or after simcuda_reset".to_owned());
         }
         let (key, value) = (name(key), name(value));
-        Config::default().set(&key, &value).map_err(|why| format!("{key}={value}: {why}"))?;
+        let judged = Config::default().set(&key, &value).and_then(|()| match key.as_str() {
+            "kernels" if !value.is_empty() => Kernels::default().declare_file(&value),
+            _ => Ok(()),
+        });
+        judged.map_err(|why| format!("{key}={value}: {why}"))?;
         call.overrides.push((key, value));
         Ok(())
     })
@@ -54,6 +58,7 @@ pub unsafe extern "C" fn simcuda_configure(key: *const u8, value: *const u8) -> 
 pub extern "C" fn simcuda_reset() {
     control((), |call| {
         crate::journal::end(call);
+        crate::host_touch::watch_nothing();
         call.reset();
         call.wake();
     });
@@ -82,6 +87,7 @@ pub unsafe extern "C" fn simcuda_checker(mode: *const u8) -> i32 {
     refusable(|call| {
         let mode = parse_mode(&name(mode))?;
         call.engine.checker().set_mode(mode);
+        crate::api::init::watch_touches(call);
         Ok(())
     })
 }
@@ -128,7 +134,7 @@ pub unsafe extern "C" fn simcuda_kernel_accesses(kernel: *const u8, uses: *const
 fn add_fault(function: *const u8, code: i32, when: When) -> i32 {
     refusable(|call| {
         let function = name(function);
-        call.faults.add(Rule::new(base_name(&function), code, when))
+        call.faults.add(Rule::new(known(&function)?, code, when))
     })
 }
 

@@ -52,6 +52,8 @@ pub struct Faults {
     rules: Vec<Rule>,
     /// How many calls were made to fail.
     pub fired: u64,
+    /// Whether the configuration's rules are among them.
+    pub begun: bool,
 }
 
 /// A step of SplitMix64.
@@ -146,6 +148,15 @@ pub fn hands_out_an_object(function: &str) -> bool {
     PARTS.iter().any(|part| function.contains(part))
 }
 
+/// The base name of a function of the driver, or `*`.
+pub fn known(function: &str) -> Result<&str, String> {
+    let base = crate::books::base_name(function);
+    match base == "*" || !crate::entries::rows_of(base).is_empty() {
+        true => Ok(base),
+        false => Err(format!("'{function}' is no function of the driver (nor '*', which is any)")),
+    }
+}
+
 /// `function:first:code,...`; the code by name or number.
 pub fn parse(text: &str) -> Result<Vec<Rule>, String> {
     let entries = text.split(',').map(str::trim).filter(|e| !e.is_empty());
@@ -157,10 +168,7 @@ fn parse_entry(entry: &str) -> Result<Rule, String> {
     let parts: Vec<_> = entry.split(':').collect();
     let [function, first, code] = parts[..] else { return Err(shape()) };
     let first = first.parse().map_err(|_| shape())?;
-    let function = crate::books::base_name(function);
-    if function != "*" && crate::entries::rows_of(function).is_empty() {
-        return Err(format!("'{function}' in '{entry}' is no function of the driver"));
-    }
+    let function = known(function).map_err(|why| format!("'{entry}': {why}"))?;
     let code = crate::api::error_names::code_of(code)
         .ok_or_else(|| format!("'{code}' in '{entry}' is no CUDA error"))?;
     Ok(Rule::new(function, code, When::Counted { first, every: 0, after: false }))

@@ -2,13 +2,16 @@
 //! processes may share.
 //!
 //! A line each: `begin` at `cuInit`, `finding` when the checker finds something, `end` when the
-//! process exits (or `simcuda_reset`). Each is one write at the end of the file, so lines of several
+//! process exits (or `simcuda_reset`); and where it does not get so far, `refused` when `cuInit` fails,
+//! `proof` when somebody asks for private tables of the vendor's driver. Each is one write at the end of the file, so lines of several
 //! processes never mix, and a process that is killed leaves what it had found. Whoever has a `begin`
 //! and no `end` was killed, left by `_exit`, became another program, or still runs.
 
 use crate::call::Call;
 use crate::checker::{Mode, Report};
-use std::fmt::Write;
+use crate::host_touch::{self, Fixed};
+use crate::types::Code;
+use std::fmt::{self, Write};
 use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
 
@@ -33,8 +36,60 @@ pub fn begin(call: &mut Call) {
     }
 }
 
+/// Before `cuInit` succeeds the environment alone says where the journal is.
+fn write_early(event: &str, fields: &str) {
+    let asked = std::env::var("SIMCUDA_REPORT").ok().filter(|file| file.ends_with(EXTENSION));
+    if let Some(asked) = asked {
+        let mut file = FILE.lock().unwrap_or_else(PoisonError::into_inner);
+        if file.is_empty() {
+            *file = asked;
+        }
+        drop(file);
+        write(event, fields);
+    }
+}
+
+/// `cuInit` failed: with which code, and why if the simulator knows.
+pub fn refused(code: Code, why: &str) {
+    let name = crate::api::error_names::row(code).and_then(|row| row.1.to_str().ok());
+    let why = format!("{} {why}", name.unwrap_or("an unknown error"));
+    let fields = format!("\"program\":{},\"why\":{}", quoted(&program()), quoted(why.trim()));
+    write_early("refused", &fields);
+}
+
+/// A file of this process asked for private tables of the vendor's driver.
+pub fn proof(file: &str) {
+    write_early("proof", &format!("\"program\":{},\"file\":{}", quoted(&program()), quoted(file)));
+}
+
 fn finding(report: &Report) {
     write("finding", &format!("\"text\":{}", quoted(&report.to_string())));
+}
+
+/// The same in a signal's handler: no waiting, no memory. False if there is no journal.
+pub fn finding_in_handler(text: &str) -> bool {
+    let Ok(file) = FILE.try_lock() else { return false };
+    let (mut path, mut line) = ([0; 4096], [0; 4096]);
+    let mut path = Fixed { bytes: &mut path, length: 0 };
+    let mut line = Fixed { bytes: &mut line, length: 0 };
+    let process = std::process::id();
+    let written = write!(path, "{file}\0").and_then(|()| {
+        let text = Quoted(text);
+        writeln!(line, "{{\"process\":{process},\"event\":\"finding\",\"text\":{text}}}")
+    });
+    if file.is_empty() || written.is_err() {
+        return false;
+    }
+    // SAFETY: the path ends with a zero, and the line's buffer holds so many bytes.
+    unsafe {
+        let fd = libc::open(
+            path.bytes.as_ptr().cast(),
+            libc::O_WRONLY | libc::O_APPEND | libc::O_CLOEXEC,
+        );
+        let count = libc::write(fd, line.bytes.as_ptr().cast(), line.length);
+        libc::close(fd);
+        count == line.length as isize
+    }
 }
 
 /// The last line: all counts, and the findings that were not cleared.
@@ -43,7 +98,11 @@ pub fn end(call: &mut Call) {
         return;
     }
     let checker = call.engine.checker_ref();
-    let texts = list(checker.reports().iter().map(|report| quoted(&report.to_string())));
+    let told = host_touch::told().map(quoted);
+    let texts = checker.reports().iter().map(|report| quoted(&report.to_string())).chain(told);
+    let texts = list(texts);
+    let unknown = crate::report::unknown(call);
+    let unknown = list(unknown.iter().map(|(name, count)| format!("[{},{count}]", quoted(name))));
     let calls =
         list(call.books.called().iter().map(|f| format!("[{},{}]", quoted(f.name), f.calls)));
     let devices = list(
@@ -54,7 +113,7 @@ pub fn end(call: &mut Call) {
     );
     let fields = format!(
         "\"checker\":\"{}\",\"findings\":{texts},\"left_out\":{},\"accesses\":{},\"unknown_launches\":{},\
-         \"time_ns\":{},\"driver_ns\":{},\"faults\":{},\"calls\":{calls},\"devices\":{devices}",
+         \"unknown\":{unknown},\"time_ns\":{},\"driver_ns\":{},\"faults\":{},\"calls\":{calls},\"devices\":{devices}",
         mode_text(checker.mode()),
         checker.overflowed(),
         checker.accesses_checked(),
@@ -104,20 +163,25 @@ fn program() -> String {
 
 /// A text as JSON has it.
 fn quoted(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            c if c < ' ' => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
+    Quoted(text).to_string()
+}
+
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for c in self.0.chars() {
+            match c {
+                '"' => f.write_str("\\\"")?,
+                '\\' => f.write_str("\\\\")?,
+                '\n' => f.write_str("\\n")?,
+                c if c < ' ' => write!(f, "\\u{:04x}", c as u32)?,
+                c => f.write_char(c)?,
             }
-            c => out.push(c),
         }
+        f.write_char('"')
     }
-    out.push('"');
-    out
 }
 
 #[cfg(test)]

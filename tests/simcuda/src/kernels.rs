@@ -96,6 +96,11 @@ impl Kernels {
         Ok(())
     }
 
+    /// Adds the lines of a file.
+    pub fn declare_file(&mut self, file: &str) -> Result<(), String> {
+        self.declare_all(&std::fs::read_to_string(file).map_err(|why| why.to_string())?)
+    }
+
     /// Adds the lines of a text; `#` begins a comment.
     pub fn declare_all(&mut self, text: &str) -> Result<(), String> {
         for (number, line) in text.lines().enumerate() {

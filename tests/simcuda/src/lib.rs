@@ -24,6 +24,7 @@ pub mod entries;
 pub mod faults;
 pub mod graphs;
 pub mod hand_off;
+pub mod host_touch;
 pub mod journal;
 pub mod kernels;
 pub mod machine;

@@ -45,6 +45,9 @@ pub fn text(call: &mut Call) -> String {
         let _ = writeln!(out, "[{}] {report}", number + 1);
     }
     let ms = |ns: u64| ns as f64 / 1e6;
+    if let Some(touch) = crate::host_touch::told() {
+        let _ = writeln!(out, "[{}] {touch}", checker.reports().len() + 1);
+    }
     let _ = writeln!(
         out,
         "simcuda: virtual time {:.3} ms, {:.3} ms of it in {} driver calls; {} made to fail",
@@ -70,7 +73,7 @@ pub fn text(call: &mut Call) -> String {
 }
 
 /// The kernels launched most of those that nothing is known of.
-fn unknown(call: &Call) -> Vec<(&str, u64)> {
+pub fn unknown(call: &Call) -> Vec<(&str, u64)> {
     const MOST: usize = 50;
     let all = &call.kernels.unknown;
     let mut all: Vec<_> = all.iter().map(|(name, count)| (name.as_str(), *count)).collect();
@@ -82,7 +85,8 @@ fn unknown(call: &Call) -> Vec<(&str, u64)> {
 /// What the checker says. Nothing that was not checked may read as clean.
 fn verdict(call: &Call) -> String {
     let checker = call.engine.checker_ref();
-    let (found, checked) = (checker.reports().len(), checker.accesses_checked());
+    let touches = usize::from(crate::host_touch::told().is_some());
+    let (found, checked) = (checker.reports().len() + touches, checker.accesses_checked());
     let mut out = match (found, checked, checker.mode()) {
         (0, 0, Mode::Off) => {
             "simcuda: NOT CHECKED: the checker was off (SIMCUDA_CHECKER=log switches it on)"

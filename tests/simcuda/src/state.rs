@@ -241,34 +241,39 @@ impl State {
         }
     }
 
-    /// `cuInit`, the first time.
+    /// `cuInit`, until it succeeds. Why it does not is the complaint, if there is more to say than
+    /// the code.
     pub fn start(&mut self) -> Result<(), Code> {
-        let config = Config::load(&self.overrides).map_err(|why| {
-            eprintln!("simcuda: {why}");
+        self.complaint = String::new();
+        let invalid = |state: &mut Self, why: String| {
+            state.complaint = why;
             code::INVALID_VALUE
-        })?;
+        };
+        let config = Config::load(&self.overrides).map_err(|why| invalid(self, why))?;
+        if !std::mem::replace(&mut self.faults.begun, true) {
+            for rule in crate::faults::parse(&config.faults).unwrap_or_default() {
+                let added = self.faults.add(rule);
+                added.map_err(|why| invalid(self, format!("SIMCUDA_FAULTS: {why}")))?;
+            }
+            // The rules for this very call came with it.
+            if let Some((code, _)) = self.faults.on_call("cuInit") {
+                return Err(code);
+            }
+        }
+        if !config.kernels.is_empty() {
+            let read = self.kernels.declare_file(&config.kernels);
+            read.map_err(|why| {
+                invalid(self, format!("SIMCUDA_KERNELS={}: {why}", config.kernels))
+            })?;
+        }
         let totals: Vec<_> = (0..config.devices).map(|d| config.memory_of(d)).collect();
         self.memory = Memory::new(&totals, config.granularity).map_err(|why| {
-            eprintln!("simcuda: no address space for the simulated devices: {why}");
+            self.complaint = format!("no address space for the simulated devices: {why}");
             code::OUT_OF_MEMORY
         })?;
         self.devices = totals.iter().map(|_| Device::default()).collect();
         self.engine.set_schedule(config.schedule);
         self.engine.checker().set_mode(config.checker);
-        for rule in crate::faults::parse(&config.faults).unwrap_or_default() {
-            self.faults.add(rule).map_err(|why| {
-                eprintln!("simcuda: SIMCUDA_FAULTS: {why}");
-                code::INVALID_VALUE
-            })?;
-        }
-        if !config.kernels.is_empty() {
-            let file = &config.kernels;
-            let text = std::fs::read_to_string(file).map_err(|why| why.to_string());
-            text.and_then(|text| self.kernels.declare_all(&text)).map_err(|why| {
-                eprintln!("simcuda: SIMCUDA_KERNELS={file}: {why}");
-                code::INVALID_VALUE
-            })?;
-        }
         self.config = config;
         self.started = true;
         Ok(())

@@ -4,7 +4,7 @@ use crate::call::Call;
 use crate::checker::{Access, Report, ReportKind};
 use crate::engine::{Job, OpKey, StreamKey, StreamKind, Target};
 use crate::graphs::Task;
-use crate::memory::history::Caller;
+use crate::memory::history::Taken;
 use crate::memory::table::{Actor, Fault, Kind, Reason};
 use crate::types::{Code, code};
 use crate::work::{Body, Kernel, Work};
@@ -148,7 +148,7 @@ impl Call {
             self.report(wrong, stream, op, &label);
         }
         for report in withdrawn {
-            self.engine.checker().report(Report { second_op: op.0, ..report });
+            self.engine.checker().report(Report { second_op: op.number(), ..report });
         }
         op
     }
@@ -221,28 +221,36 @@ impl Call {
             "{how} of {:#x}..{:#x} by {label}, operation {}, {} of device {}, host thread {}",
             wrong.at,
             wrong.at.saturating_add(wrong.bytes),
-            op.0,
+            op.number(),
             self.engine.stream_name(stream.key),
             stream.device,
             self.thread
         );
+        let object_label = self.known_as(wrong.at).unwrap_or_default();
         self.engine.checker().report(Report {
             kind,
             first,
             second,
-            second_op: op.0,
+            second_op: op.number(),
             offset: wrong.fault.address,
             bytes: wrong.at.saturating_add(wrong.bytes) - wrong.fault.address,
-            object_label: "device addresses".to_owned(),
+            object_label,
             ..Report::default()
         });
     }
 
     /// Who took an address away; nobody if it was reserved anew since and never mapped.
-    fn last_to_take(&self, address: u64) -> Option<(u64, u64, Caller)> {
+    fn last_to_take(&self, address: u64) -> Option<&Taken> {
         let reserved = self.memory.reservation(address).is_some();
         let last = self.memory.history.last(address);
-        last.filter(|(_, _, who)| !reserved || who.function != "cuMemAddressFree")
+        last.filter(|it| !reserved || it.who.function != "cuMemAddressFree")
+    }
+
+    /// The allocation at an address, as the checker knows it.
+    fn known_as(&self, address: u64) -> Option<String> {
+        let mapping = self.memory.table.find(address)?;
+        let offset = address - mapping.start;
+        self.engine.checker_ref().label_at(mapping.object, offset).map(str::to_owned)
     }
 
     fn explain(&self, wrong: &Wrong) -> (ReportKind, String) {
@@ -266,10 +274,7 @@ impl Call {
                 format!("{:#x}..{address:#x} is mapped, and no more", wrong.at),
             ),
             _ => match self.last_to_take(address) {
-                Some((start, end, who)) => (
-                    ReportKind::UseAfterFree,
-                    format!("{start:#x}..{end:#x} was taken away by {who}"),
-                ),
+                Some(taken) => (ReportKind::UseAfterFree, taken.to_string()),
                 None if self.memory.is_device_address(address) => {
                     (ReportKind::Unmapped, format!("nothing was ever mapped at {address:#x}"))
                 }

@@ -107,6 +107,9 @@ fn wrong_rules_say_why() {
     let s = session(&[]);
     assert!(s.sim.fault("cuMemFree", 0, 0, 2, false).is_err());
     assert!(s.sim.fault("cuMemFree", 1, 0, 0, false).is_err());
+    let refused = s.sim.fault("cuMemFreee", 1, 0, 2, false).expect_err("no such function");
+    assert!(refused.to_string().contains("'cuMemFreee' is no function of the driver"), "{refused}");
+    assert!(s.sim.fault_random("", 1, 1, 2).is_err() && s.sim.fault("*", 1, 0, 2, false).is_ok());
     assert!(s.sim.schedule("soon").expect_err("no schedule").to_string().contains("lag:K"));
     assert!(s.sim.checker("loud").expect_err("no mode").to_string().contains("abort"));
 }

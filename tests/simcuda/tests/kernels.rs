@@ -82,8 +82,10 @@ fn a_file_declares_kernels_and_a_wrong_one_is_a_clear_error() {
     s.launch("idle", &[], 0);
     assert_eq!((s.sim.unknown_launches(), s.sim.accesses_checked() > 0), (0, true));
     drop(s);
-    std::fs::write(&file, "scale wites p0 bytes=64\n").expect("a temporary file");
     let s = fresh(&[("kernels", &name)]);
+    std::fs::write(&file, "scale wites p0 bytes=64\n").expect("a temporary file");
+    let refused = s.sim.configure("kernels", &name).expect_err("a wrong file").to_string();
+    assert!(refused.contains("line 1: scale: 'wites'"), "{refused}");
     assert_eq!(s.cuInit(0), code::INVALID_VALUE);
     std::fs::remove_file(&file).expect("it is there");
     let wrong = s.sim.kernel_accesses("scale", "write p0").expect_err("no bytes");

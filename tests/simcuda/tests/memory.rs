@@ -263,3 +263,66 @@ fn copies_between_devices_need_no_peer_access_but_kernels_do() {
     let reports = s.sim.reports();
     assert!(reports.len() == 1 && reports[0].contains("another context"), "{reports:?}");
 }
+
+/// The last finding's text.
+fn said(s: &Session) -> String {
+    s.sim.reports().pop().expect("a finding")
+}
+
+#[test]
+fn findings_name_the_allocation_the_calls_and_the_operations() {
+    let s = session(&[("checker", "log")]);
+    let (a, b) = (s.stream(), s.stream());
+    let block = s.alloc(1000);
+    let made = format!("cuMemAlloc(1000) = {block:#x}, call ");
+    ok!(s.cuMemsetD8Async(block, 1, 1000, a));
+    ok!(s.cuMemsetD8Async(block, 2, 1000, b));
+    let text = said(&s);
+    for part in [&*made, "(operation 1, stream ", "(operation 2, stream ", "host thread "] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    // Illegal uses: their operation is the third and the fourth of the program.
+    let s = {
+        drop(s);
+        session(&[("checker", "log")])
+    };
+    let block = s.alloc(1000);
+    let made = format!("cuMemAlloc(1000) = {block:#x}, call ");
+    ok!(s.cuMemsetD8Async(block, 1, 1000, 0));
+    ok!(s.cuMemsetD8Async(block, 1, 2000, 0));
+    let text = said(&s);
+    assert!(text.contains("operation 2, ") && text.contains(&made), "beyond the end: {text}");
+    let s = {
+        drop(s);
+        session(&[("checker", "log")])
+    };
+    let block = s.alloc(1000);
+    ok!(s.cuMemFree_v2(block));
+    ok!(s.cuMemsetD8Async(block, 1, 10, 0));
+    let text = said(&s);
+    let freed = format!("{block:#x}..{:#x} was taken away by cuMemFree (call ", block + 1000);
+    let was = format!("it was cuMemAlloc(1000) = {block:#x}, call ");
+    assert!(text.contains(&freed) && text.contains(&was), "after its free: {text}");
+    let s = {
+        drop(s);
+        session(&[("checker", "log")])
+    };
+    let (stream, mut block) = (s.stream(), 0);
+    ok!(s.cuMemAllocAsync(&mut block, 4096, stream));
+    ok!(s.cuMemsetD8Async(block, 1, 4096, s.stream()));
+    let text = said(&s);
+    let mut id = 0;
+    ok!(s.cuStreamGetId(stream, &mut id));
+    let (begin, end) = (
+        format!("cuMemAllocAsync(4096) = {block:#x}, call "),
+        format!(", stream {id}; in 33554432"),
+    );
+    assert!(text.contains(&begin) && text.contains(&end), "a pool's block: {text}");
+    ok!(s.cuMemFreeAsync(block, stream));
+    ok!(s.cuMemsetD8Async(block, 1, 8, stream));
+    let text = said(&s);
+    assert!(
+        text.contains("taken away by cuMemFreeAsync (call ") && text.contains(&begin),
+        "{text}"
+    );
+}

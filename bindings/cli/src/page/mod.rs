@@ -1,9 +1,12 @@
 //! A page about a snapshot: one HTML file that needs nothing else, for `cuddy report`.
 //!
-//! `digest` makes of the snapshot what is drawn, and the page draws it. What is
-//! drawn is bounded: however many events there were, a timeline has at most `digest::MOST_POINTS`.
+//! `digest` makes of the snapshot what is drawn, and the page draws it. What is drawn is bounded, however
+//! many events there were: points of the `timeline`, changes in `moments`, stacks in `sites`.
 
 mod digest;
+mod moments;
+mod sites;
+mod timeline;
 
 use digest::Digest;
 
@@ -11,7 +14,14 @@ use crate::cli::{Outcome, ReportArgs};
 use crate::snapshot::Snapshot;
 
 const FRAME: &str = include_str!("page.html");
-const SCRIPT: &str = include_str!("page.js");
+/// One script: what all use, the timeline, the map of addresses, call sites, and the page as a whole.
+const SCRIPT: &str = concat!(
+    include_str!("basis.js"),
+    include_str!("timeline.js"),
+    include_str!("map.js"),
+    include_str!("sites.js"),
+    include_str!("page.js"),
+);
 const STYLE: &str = include_str!("page.css");
 /// uPlot (https://github.com/leeoniya/uPlot), by Leon Sorokin, under the MIT licence beside it.
 const PLOT_SCRIPT: &str = include_str!("uPlot.iife.min.js");

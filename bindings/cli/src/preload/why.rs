@@ -40,6 +40,15 @@ pub fn run(word: &OsStr) -> Result<Outcome, String> {
     Ok(Outcome::Wrong)
 }
 
+/// Why nothing can be preloaded into a program; nothing if it can.
+pub fn obstacles(word: &OsStr) -> Vec<String> {
+    let mut findings = Findings::default();
+    if let Some(program) = find(word) {
+        look(&program, &mut findings, 0);
+    }
+    findings.obstacles
+}
+
 /// The file that a word of the command line names.
 fn find(word: &OsStr) -> Option<PathBuf> {
     let file = Path::new(word);

@@ -1,6 +1,7 @@
 //! The **journal** of a run: what each process did with the simulated driver.
 //!
-//! simcuda writes a line of JSON at `cuInit`, at each finding, and at the end of the process
+//! simcuda writes a line of JSON at `cuInit`, at each finding, at the end of the process, and where a
+//! process does not get as far as that
 //! (`tests/simcuda/include/simcuda.h`). A process without an end has what it found until then.
 
 use std::path::Path;
@@ -19,6 +20,8 @@ struct Line {
 enum Event {
     Begin { program: String, checker: String },
     Finding { text: String },
+    Refused { program: String, why: String },
+    Proof { program: String, file: String },
     End(End),
 }
 
@@ -35,6 +38,9 @@ pub struct End {
     pub accesses: u64,
     /// Launches of kernels that the checker does not know.
     pub unknown_launches: u64,
+    /// The kernels of most of them, with their launches.
+    #[serde(default)]
+    pub unknown: Vec<(String, u64)>,
     /// Virtual time of the host.
     pub time_ns: u64,
     /// The part of it spent in driver calls.
@@ -80,17 +86,29 @@ impl Process {
     }
 }
 
-/// The processes of a journal, in the order of their beginnings. A file that nobody wrote is empty.
-pub fn read(file: &Path) -> Result<Vec<Process>, String> {
+/// All that a journal says.
+#[derive(Debug, Default)]
+pub struct Journal {
+    /// The processes that initialised the driver, in the order of their beginnings.
+    pub processes: Vec<Process>,
+    /// Those in which `cuInit` failed: the command line, and why.
+    pub refused: Vec<(String, String)>,
+    /// Files that asked for private tables of the vendor's driver, with the command line.
+    pub proofs: Vec<(String, String)>,
+}
+
+/// Reads a journal. A file that nobody wrote is empty.
+pub fn read(file: &Path) -> Result<Journal, String> {
     match std::fs::read_to_string(file) {
         Ok(text) => parse(&text),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Journal::default()),
         Err(error) => Err(format!("the report of the simulated driver: {error}")),
     }
 }
 
-fn parse(text: &str) -> Result<Vec<Process>, String> {
-    let mut processes: Vec<Process> = Vec::new();
+fn parse(text: &str) -> Result<Journal, String> {
+    let mut journal = Journal::default();
+    let processes = &mut journal.processes;
     for line in text.lines() {
         let Line { process: number, event } = serde_json::from_str(line).map_err(|error| {
             format!(
@@ -103,12 +121,14 @@ fn parse(text: &str) -> Result<Vec<Process>, String> {
                 let (found, end) = (Vec::new(), None);
                 processes.push(Process { number, program, checker, found, end });
             }
+            (Event::Refused { program, why }, _) => journal.refused.push((program, why)),
+            (Event::Proof { program, file }, _) => journal.proofs.push((file, program)),
             (Event::Finding { text }, Some(process)) => process.found.push(text),
             (Event::End(end), Some(process)) => process.end = Some(end),
             (_, None) => return Err(format!("process {number} has no beginning in the report")),
         }
     }
-    Ok(processes)
+    Ok(journal)
 }
 
 #[cfg(test)]
@@ -125,7 +145,7 @@ mod tests {
     #[test]
     fn a_process_that_became_another_program_is_two() {
         let text = [BEGIN, FOUND, BEGIN, END].join("\n");
-        let processes = parse(&text).expect("a right journal");
+        let processes = parse(&text).expect("a right journal").processes;
         assert_eq!(processes.len(), 2);
         assert!(processes[0].end.is_none() && processes[0].findings() == ["race\nof two"]);
         let end = processes[1].end.as_ref().expect("the second ended");
@@ -135,12 +155,12 @@ mod tests {
     #[test]
     fn findings_that_the_program_cleared_do_not_count() {
         let text = [BEGIN, FOUND, &END.replace(r#"["race\nof two"]"#, "[]")].join("\n");
-        assert!(parse(&text).expect("a right journal")[0].findings().is_empty());
+        assert!(parse(&text).expect("a right journal").processes[0].findings().is_empty());
     }
 
     #[test]
     fn a_broken_journal_is_an_error() {
         assert!(parse(FOUND).is_err() && parse("{}").is_err() && parse("nonsense").is_err());
-        assert!(parse("").is_ok_and(|processes| processes.is_empty()));
+        assert!(parse("").is_ok_and(|journal| journal.processes.is_empty()));
     }
 }

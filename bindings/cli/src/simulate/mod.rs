@@ -6,6 +6,7 @@
 //! the `verdict` is on all of them together.
 
 mod journal;
+mod nobody;
 mod settings;
 mod verdict;
 pub mod wait;
@@ -19,6 +20,8 @@ use crate::cli::{Outcome, Runtime, SimArgs};
 
 /// Exit code: the checker has reported something.
 pub const FOUND: u8 = 86;
+/// Exit code: the program ended well, but too little of it was checked.
+pub const TOO_LITTLE: u8 = 87;
 /// Exit code: the program is there, but cannot be run.
 const CANNOT_RUN: u8 = 126;
 /// Exit code: there is no such program.
@@ -37,7 +40,12 @@ reported, and is said not to have been judged to its end.
 
 What cannot be simulated: programs with the vendor's runtime inside (linked statically, as nvcc does by
 default, and as in CuPy): it asks the driver to prove that it is genuine, and simcuda does not answer.
-Statically linked programs and those with special rights (setuid) ignore LD_PRELOAD.
+Statically linked programs and those with special rights (setuid) ignore LD_PRELOAD. Programs built with
+AddressSanitizer run: ASAN_OPTIONS gets verify_asan_link_order=0, so that something may be preloaded.
+
+Kernels do not run, but what they use can be said in a file, a line for each name, in which * is any text:
+  scale*  write p0 bytes=w2*4, read p1 bytes=w2*4
+pN is the eight bytes of parameter N, wN four of them, pN[K] the same K bytes into a structure (simcuda.h).
 
 The settings are also SIMCUDA_DEVICES, SIMCUDA_MEMORY, ... in the environment; options come before those.
 SIMCUDA_REPORT is the command's own.
@@ -45,12 +53,14 @@ CUDDY_SIM_LIBRARY names the file of the simulated driver, where it is not found 
 
 Exit code:
   86 if the checker reported something, whatever the program says;
+  87 if the program ended with 0, but fewer accesses were checked than --require-checked asks for;
   else the program's own, 128 + N if signal N ended it;
-  126 if the program cannot be run, 127 if there is none of that name, 2 for a wrong option.
+  126 if the program cannot be run, 127 if there is none of that name, 2 for a wrong option or setting.
 
 Examples:
   cuddy sim --memory 24GiB -- python train_smoke.py
   cuddy sim --devices 2 --seed 7 --calls -- ./step
+  cuddy sim --require-checked 1000 --kernels kernels.txt -- python train_smoke.py
   cuddy sim --faults cuMemAlloc:3:OUT_OF_MEMORY --report out.txt -- ./step";
 
 /// Runs the program and says what the checker found.
@@ -77,9 +87,8 @@ pub fn run(args: &SimArgs) -> Result<Outcome, String> {
         Ok(status) => status,
         Err(error) => return Ok(Outcome::Code(cannot_run("sim", word, &error))),
     };
-    let processes = journal::read(&report)?;
-    let found = verdict::say(args, &processes, status)?;
-    Ok(Outcome::Code(if found { FOUND } else { status.code() }))
+    let journal = journal::read(&report)?;
+    Ok(Outcome::Code(verdict::say(args, &journal, status)?))
 }
 
 /// Says why a program does not run; answers the exit code.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use super::journal::{End, Process};
+use super::journal::{End, Journal, Process};
 use super::wait::Status;
 use crate::cli::SimArgs;
 use crate::table::{Table, bytes_text, count_text, time_text};
@@ -20,10 +20,11 @@ pub fn line(command: &str, text: &str) {
     let _ = writeln!(std::io::stderr(), "cuddy {command}: {text}");
 }
 
-/// Says what there is to say, writes the report file if one is asked for; whether anything was
-/// found.
-pub fn say(args: &SimArgs, processes: &[Process], status: Status) -> Result<bool, String> {
+/// Says what there is to say, writes the report file if one is asked for; answers the exit code.
+pub fn say(args: &SimArgs, journal: &Journal, status: Status) -> Result<u8, String> {
+    let processes = &journal.processes;
     let sums = Sums::of(processes);
+    let said_at_the_end = sums.verdict(args, journal, status);
     let mut text = String::new();
     if args.report.is_none() {
         text += &findings(processes, SHOWN);
@@ -34,26 +35,30 @@ pub fn say(args: &SimArgs, processes: &[Process], status: Status) -> Result<bool
     if args.time && args.report.is_none() {
         text += &times(processes);
     }
-    for said in sums.verdict(args, status) {
+    for said in &said_at_the_end {
         let _ = writeln!(text, "cuddy sim: {said}");
     }
     let _ = std::io::stderr().write_all(text.as_bytes());
     if let Some(file) = &args.report {
         let text = match file.extension().is_some_and(|it| it == "jsonl") {
             true => json(processes)?,
-            false => whole(args, processes, &sums, status),
+            false => whole(processes, &said_at_the_end),
         };
         std::fs::write(file, text)
             .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     }
-    Ok(sums.findings > 0)
+    Ok(match status.code() {
+        _ if sums.findings > 0 => super::FOUND,
+        0 if sums.accesses < args.require_checked => super::TOO_LITTLE,
+        code => code,
+    })
 }
 
-fn whole(args: &SimArgs, processes: &[Process], sums: &Sums, status: Status) -> String {
+fn whole(processes: &[Process], verdict: &[String]) -> String {
     let mut text = findings(processes, usize::MAX);
     text += &calls(processes);
     text += &times(processes);
-    text += &(sums.verdict(args, status).join("\n") + "\n");
+    text += &(verdict.join("\n") + "\n");
     text
 }
 
@@ -71,6 +76,8 @@ struct Sums {
     findings: u64,
     accesses: u64,
     unknown_launches: u64,
+    /// Of which kernels they were.
+    unknown: BTreeMap<String, u64>,
     faults: u64,
 }
 
@@ -88,16 +95,19 @@ impl Sums {
             sums.findings += end.left_out;
             sums.accesses += end.accesses;
             sums.unknown_launches += end.unknown_launches;
+            for (name, count) in &end.unknown {
+                *sums.unknown.entry(name.clone()).or_default() += count;
+            }
             sums.faults += end.faults;
         }
         sums
     }
 
-    fn verdict(&self, args: &SimArgs, status: Status) -> Vec<String> {
+    fn verdict(&self, args: &SimArgs, journal: &Journal, status: Status) -> Vec<String> {
         let accesses = counted(self.accesses, "access", "accesses");
         let mut lines = Vec::new();
         if self.processes == 0 {
-            lines.push(NOBODY.to_owned());
+            lines.push(super::nobody::why(args, journal));
         } else if self.findings > 0 {
             let findings = counted(self.findings, "finding", "findings");
             let of = match self.accesses {
@@ -137,13 +147,39 @@ impl Sums {
                 "launches of kernels that the checker does not know",
             );
             lines.push(format!("{launches}: what these touched was not checked"));
+            lines.extend(self.unknown_names());
         }
-        if args.faults.is_some() && self.faults == 0 && self.unfinished == 0 {
+        lines.extend(super::nobody::notes(journal));
+        if self.accesses < args.require_checked {
+            lines.push(format!(
+                "TOO LITTLE CHECKED: {accesses}, and --require-checked asks for {}",
+                count_text(args.require_checked)
+            ));
+        }
+        let asked_for = args.faults.is_some() && journal.refused.is_empty();
+        if asked_for && self.faults == 0 && self.unfinished == 0 {
             lines.push(
                 "no call was made to fail: --faults names calls that were not made".to_owned(),
             );
         }
         lines
+    }
+
+    /// The kernels launched most, and what to do about them.
+    fn unknown_names(&self) -> Option<String> {
+        const SHOWN: usize = 5;
+        let mut names: Vec<_> = self.unknown.iter().collect();
+        names.sort_by_key(|&(name, count)| (std::cmp::Reverse(*count), name));
+        let shown = names.iter().take(SHOWN);
+        let shown: Vec<_> =
+            shown.map(|(name, count)| format!("\n  {} of {name}", count_text(**count))).collect();
+        let more = match names.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!("\n  and {}", counted(more as u64, "other kernel", "other kernels")),
+        };
+        let list = shown.concat();
+        (!list.is_empty())
+            .then(|| format!("--kernels FILE says what a kernel uses; not known are{list}{more}"))
     }
 
     fn in_processes(&self) -> String {
@@ -153,9 +189,6 @@ impl Sums {
         }
     }
 }
-
-const NOBODY: &str = "NOT CHECKED: no process initialised the simulated driver. Does the program use CUDA? \
-Has it the vendor's runtime inside, is it linked statically or setuid? (cuddy sim --help)";
 
 /// `1 access`, `2 468 accesses`.
 fn counted(count: u64, one: &str, several: &str) -> String {

@@ -16,8 +16,10 @@ pub fn workspace() -> PathBuf {
 pub fn cuddy(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cuddy"));
     command.args(arguments).env("CUDDY_TRACES", workspace().join("tests/traces"));
-    let ours =
-        |name: &str| name.starts_with("SIMCUDA_") || ["CUDDY_CONF", "LD_PRELOAD"].contains(&name);
+    let ours = |name: &str| {
+        let others = ["CUDDY_CONF", "LD_PRELOAD", "CUDA_VISIBLE_DEVICES", "ASAN_OPTIONS"];
+        name.starts_with("SIMCUDA_") || others.contains(&name)
+    };
     for (variable, _) in std::env::vars().filter(|(name, _)| ours(name)) {
         command.env_remove(variable);
     }
@@ -93,12 +95,18 @@ pub fn driver_folder() -> tempfile::TempDir {
 
 /// Compiles a C program against Cuddy and the CUDA driver, whose names it finds at run time.
 pub fn compile(name: &str, source: &str) -> (tempfile::TempDir, String) {
+    compile_with(name, source, &[])
+}
+
+/// The same, with options of the compiler.
+pub fn compile_with(name: &str, source: &str, options: &[&str]) -> (tempfile::TempDir, String) {
     let (folder, file) = file(&format!("{name}.c"), source.as_bytes());
     let program = folder.path().join(name);
     let libraries = simulated_driver().parent().expect("a folder").to_path_buf();
     let output = Command::new("cc")
         .args(["-Wall", "-Wextra", "-Werror", "-std=gnu11", "-I"])
         .arg(workspace().join("include"))
+        .args(options)
         .arg(&file)
         .arg("-L")
         .arg(&libraries)

@@ -4,6 +4,8 @@
 //! only the second refuses a version above the driver's. Both may be called before `cuInit`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io::Write;
+use std::sync::Once;
 
 use super::{exports, put, put_if, require, wanted};
 use crate::config::Config;
@@ -45,8 +47,45 @@ exports! {
     // vendor's runtime asks here for proof that the driver is genuine, and this one is not.
     fn cuGetExportTable(table: *mut *const c_void, _id: *const c_void) |_call| {
         put_if(table, std::ptr::null())?;
+        say_who_asks();
         Err(code::NOT_FOUND)
     };
+}
+
+/// Says once who asks for private tables: nothing that needs them runs here, and its own errors do
+/// not say why.
+fn say_who_asks() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let file = asker().unwrap_or_else(|| "the program".to_owned());
+        let _ = writeln!(
+            std::io::stderr(),
+            "simcuda: {file} asks for private tables of the vendor's driver (cuGetExportTable), as the vendor's CUDA \
+             runtime does to see whether the driver is genuine. This one is not, and does not answer"
+        );
+        crate::journal::proof(&file);
+    });
+}
+
+/// The file that the nearest caller outside this library lies in.
+fn asker() -> Option<String> {
+    let mut frames = [std::ptr::null_mut(); 32];
+    // SAFETY: room for so many addresses.
+    let count = unsafe { libc::backtrace(frames.as_mut_ptr(), frames.len() as c_int) };
+    let object = |address: *const c_void| {
+        // SAFETY: the structure is written by the call, whatever the address is; the name lives as
+        // long as the library does.
+        unsafe {
+            let mut info: libc::Dl_info = std::mem::zeroed();
+            let known = libc::dladdr(address, &raw mut info) != 0 && !info.dli_fname.is_null();
+            known.then(|| {
+                (info.dli_fbase, CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned())
+            })
+        }
+    };
+    let (ours, _) = object(asker as *const c_void)?;
+    let frames = frames.iter().take(count as usize);
+    frames.filter_map(|at| object(*at)).find(|(base, _)| *base != ours).map(|(_, file)| file)
 }
 
 /// The driver's version, also before `cuInit`: 1000 * major + 10 * minor.

@@ -4,7 +4,7 @@
 //! judges them as it does those of a memory pool. A graph with such nodes is one of a kind: it
 //! cannot be cloned, embedded, taken apart, or be in two executables.
 
-use super::memory::{announce, forget};
+use super::memory::{announce, forget, note_freed};
 use super::node::add;
 use super::node_types::AllocationNode;
 use super::pool::{check, job};
@@ -253,13 +253,14 @@ pub fn give_out(call: &mut Call, stream: &StreamRef, address: u64, label: &str) 
 /// A free in stream order, of a node or of the program.
 pub fn take_back(call: &mut Call, stream: &StreamRef, address: u64, label: &str) -> Outcome {
     let accesses = accesses(call, address, AccessKind::Destroy)?;
-    let (thread, who) = (call.key(), call.caller());
+    let thread = call.key();
+    let was = accesses.first().map(|it| (it.object, it.offset));
     let context = call.contexts.get(&stream.context).ok_or(code::INVALID_CONTEXT)?.key;
     let bytes = call.memory.graphs.get(address)?.asked.bytes;
     let job = job(call, stream, accesses, || format!("{label} of {address:#x}"));
     let event = call.engine.create_event(context);
     call.engine.submit_and_record(thread, stream.key, job, event);
-    call.memory.history.freed(address, bytes, who);
+    note_freed(call, (address, bytes), was);
     call.memory.end_graph_memory(address, Some(Mark { event, stream: stream.key }));
     Ok(())
 }
@@ -274,11 +275,12 @@ pub fn free_on(call: &mut Call, stream: &StreamRef, address: u64) -> Outcome {
 pub fn free_now(call: &mut Call, address: u64) -> Outcome {
     outlives(call, address)?;
     let accesses = accesses(call, address, AccessKind::Destroy)?;
-    let (thread, who) = (call.key(), call.caller());
+    let thread = call.key();
+    let was = accesses.first().map(|it| (it.object, it.offset));
     let label = format!("{} of {address:#x}", call.function);
     call.engine.host_access(thread, &accesses, &label);
     let bytes = call.memory.graphs.get(address)?.asked.bytes;
-    call.memory.history.freed(address, bytes, who);
+    note_freed(call, (address, bytes), was);
     call.memory.end_graph_memory(address, None);
     Ok(())
 }

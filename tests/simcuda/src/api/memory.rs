@@ -5,6 +5,7 @@ use super::{exports, put, put_if, require, wanted};
 use crate::call::Call;
 use crate::checker::{Access, AccessKind};
 use crate::engine::Target;
+use crate::memory::history::{Caller, Taken};
 use crate::memory::table::{Kind, Mapping};
 use crate::types::{Code, Outcome, code};
 
@@ -61,17 +62,26 @@ fn allocate(call: &mut Call, bytes: u64) -> Result<u64, Code> {
     Ok(start)
 }
 
-/// Tells the checker of a new object.
+/// Tells the checker of a new object, and of the call that made it.
 pub fn announce(call: &mut Call, object: u64, bytes: u64, label: impl FnOnce() -> String) {
-    let checker = call.engine.checker();
-    if checker.is_on() {
-        checker.object_created(object, bytes, &label());
+    if call.engine.checker_ref().is_on() {
+        let Caller { call: number, thread, .. } = call.caller();
+        let label = format!("{}, call {number}, host thread {thread}", label());
+        call.engine.checker().object_created(object, bytes, &label);
     }
+}
+
+/// Notes which call takes addresses away, and what was there: so much of the object at an offset.
+pub fn note_freed(call: &mut Call, (start, bytes): (u64, u64), was: Option<(u64, u64)>) {
+    let who = call.caller();
+    let label = was.and_then(|(object, at)| call.engine.checker_ref().label_at(object, at));
+    let was = label.unwrap_or_default().into();
+    call.memory.history.freed(Taken { start, end: start + bytes, who, was });
 }
 
 /// The host takes a mapping's bytes away: judged against every earlier use.
 pub fn destroy_access(call: &mut Call, mapping: &Mapping) {
-    let (thread, who) = (call.key(), call.caller());
+    let thread = call.key();
     let end = mapping.end();
     let access = Access {
         object: mapping.object,
@@ -83,7 +93,7 @@ pub fn destroy_access(call: &mut Call, mapping: &Mapping) {
         let label = format!("{}({:#x}..{end:#x})", call.function, mapping.start);
         call.engine.host_access(thread, &[access], &label);
     }
-    call.memory.history.freed(mapping.start, mapping.bytes, who);
+    note_freed(call, (mapping.start, mapping.bytes), Some((mapping.object, 0)));
 }
 
 /// Tells the checker of an object's end.

@@ -8,13 +8,14 @@
 
 use super::graph_memory;
 use super::ipc::still_imported;
-use super::memory::{announce, forget};
+use super::memory::{announce, forget, note_freed};
 use super::{exports, get, put, require, wanted};
 use crate::call::Call;
 use crate::checker::{Access, AccessKind};
 use crate::engine::Job;
 use crate::memory::ALIGNMENT;
 use crate::memory::graph::NO_POOL;
+use crate::memory::history::Caller;
 use crate::memory::pool::{Mark, Pool};
 use crate::memory::table::{Actor, Block, Kind, Mapping};
 use crate::memory::vmm::POSIX_FILE_DESCRIPTOR;
@@ -224,6 +225,14 @@ pub fn allocate_on(
     tidy(call, pool);
     let accesses = accesses(call, pool, start, rounded, AccessKind::Allocate);
     let function = call.function;
+    if let Some(it) = accesses.first() {
+        let Caller { call: number, thread, .. } = call.caller();
+        let name = call.engine.stream_name(stream.key);
+        let label = format!(
+            "{function}({bytes}) = {start:#x}, call {number}, host thread {thread}, {name}"
+        );
+        call.engine.checker().part_named(it.object, (it.offset, it.offset + bytes), &label);
+    }
     let job = job(call, stream, accesses, || format!("{function}({bytes}) = {start:#x}"));
     call.engine.submit(thread, stream.key, job);
     Ok(start)
@@ -291,7 +300,7 @@ pub fn free_on(call: &mut Call, stream: &StreamRef, address: u64) -> Outcome {
         return graph_memory::capture_free(call, stream, address);
     }
     call.engine.checker().keep_order();
-    let (thread, who) = (call.key(), call.caller());
+    let thread = call.key();
     let context = call.contexts.get(&stream.context).ok_or(code::INVALID_CONTEXT)?.key;
     let block = call.memory.table.block(address).copied().filter(|b| b.start == address);
     if block.is_some_and(|b| b.pool == NO_POOL) {
@@ -312,11 +321,12 @@ pub fn free_on(call: &mut Call, stream: &StreamRef, address: u64) -> Outcome {
             vec![Access { object: m.object, offset: 0, bytes, kind: AccessKind::Destroy }]
         }),
     };
+    let was = accesses.first().map(|it| (it.object, it.offset));
     let end = start + bytes;
     let job = job(call, stream, accesses, || format!("cuMemFreeAsync({start:#x}..{end:#x})"));
     let event = call.engine.create_event(context);
     call.engine.submit_and_record(thread, stream.key, job, event);
-    call.memory.history.freed(start, bytes, who);
+    note_freed(call, (start, bytes), was);
     let mark = Mark { event, stream: stream.key };
     match block {
         Some(block) => give_back(call, &block, Some(mark)),
@@ -338,12 +348,13 @@ pub fn free_now(call: &mut Call, block: Block) -> Outcome {
     if block.pool == NO_POOL {
         return graph_memory::free_now(call, block.start);
     }
-    let (thread, who) = (call.key(), call.caller());
+    let thread = call.key();
     let bytes = block.bytes.next_multiple_of(ALIGNMENT);
     let accesses = accesses(call, block.pool, block.start, bytes, AccessKind::Destroy);
+    let was = accesses.first().map(|it| (it.object, it.offset));
     let label = format!("{}({:#x}..{:#x})", call.function, block.start, block.end());
     call.engine.host_access(thread, &accesses, &label);
-    call.memory.history.freed(block.start, block.bytes, who);
+    note_freed(call, (block.start, block.bytes), was);
     give_back(call, &block, None);
     Ok(())
 }

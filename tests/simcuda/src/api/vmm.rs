@@ -1,6 +1,6 @@
 //! Virtual memory management.
 
-use super::memory::{announce, destroy_access, forget};
+use super::memory::{announce, destroy_access, forget, note_freed};
 use super::{exports, get, put, require, wanted};
 use crate::call::Call;
 use crate::memory::vmm::POSIX_FILE_DESCRIPTOR;
@@ -19,8 +19,7 @@ exports! {
     fn cuMemAddressFree(address: u64, bytes: usize) |call| {
         supported(call)?;
         call.memory.unreserve(address, bytes as u64)?;
-        let who = call.caller();
-        call.memory.history.freed(address, bytes as u64, who);
+        note_freed(call, (address, bytes as u64), None);
         Ok(())
     };
     fn cuMemCreate(

@@ -7,6 +7,7 @@
 
 use super::clock::Clock;
 use super::order::Order;
+use super::parts::Parts;
 use super::records::{Record, Records};
 use super::spans::{Spans, Uses};
 use super::written::Written;
@@ -31,6 +32,7 @@ pub(super) struct Judge<'a, F: Flaw> {
     pub clock: &'a Clock,
     pub order: &'a Order,
     pub records: &'a mut Records,
+    pub parts: &'a Parts,
     pub findings: &'a mut Findings,
     pub me: u32,
     /// The kind of the access in hand.
@@ -94,14 +96,19 @@ impl<F: Flaw> Judge<'_, F> {
         second: String,
         (from, to): (u64, u64),
     ) {
+        let (object, whole) = &self.object;
+        let object_label = match self.parts.at(*object, from) {
+            Some(part) => format!("{part}; in {whole}"),
+            None => whole.to_string(),
+        };
         let report = Report {
             kind,
             first: first.1,
             second,
             first_op: first.0,
             second_op: self.records.get(self.me).number,
-            object: self.object.0,
-            object_label: self.object.1.to_string(),
+            object: *object,
+            object_label,
             offset: from,
             bytes: to - from,
             more: 0,

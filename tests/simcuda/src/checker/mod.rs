@@ -16,6 +16,7 @@ mod findings;
 mod flaw;
 mod judge;
 mod order;
+mod parts;
 mod records;
 mod report;
 mod spans;
@@ -67,6 +68,7 @@ pub struct Checker<F: Flaw = Sound> {
     report_unwritten: bool,
     objects: HashMap<u64, Object, crate::engine::FastHash>,
     records: Records,
+    parts: parts::Parts,
     findings: Findings,
     accesses_checked: u64,
     unknown_launches: u64,
@@ -82,6 +84,7 @@ impl<F: Flaw> Checker<F> {
             report_unwritten: false,
             objects: HashMap::default(),
             records: Records::default(),
+            parts: parts::Parts::default(),
             findings: Findings::default(),
             accesses_checked: 0,
             unknown_launches: 0,
@@ -93,6 +96,7 @@ impl<F: Flaw> Checker<F> {
         if mode == Mode::Off {
             self.objects.clear();
             self.records = Records::default();
+            self.parts.clear();
         }
         self.findings.abort = mode == Mode::Abort;
         self.mode = mode;
@@ -172,10 +176,24 @@ impl<F: Flaw> Checker<F> {
             .insert(object, Object { written, label, bytes: Some(bytes), ..Object::default() });
     }
 
+    /// Names a part of an object, from one offset to another. Off: does nothing.
+    pub fn part_named(&mut self, object: u64, range: (u64, u64), label: &str) {
+        if self.is_on() {
+            self.parts.name(object, range, label);
+        }
+    }
+
+    /// What these bytes are: the part's name if it has one, else the object's.
+    pub fn label_at(&self, object: u64, offset: u64) -> Option<&str> {
+        let whole = || self.objects.get(&object).map(|object| &*object.label);
+        self.parts.at(object, offset).or_else(whole).filter(|label| !label.is_empty())
+    }
+
     /// Forgets the object's uses and its name. Its number must not be used again.
     pub fn object_gone(&mut self, object: u64) {
         if let Some(mut gone) = self.objects.remove(&object) {
             gone.spans.clear(&mut Forget(&mut self.records));
+            self.parts.forget(object);
         }
     }
 
@@ -228,6 +246,7 @@ impl<F: Flaw> Checker<F> {
             clock,
             order: &self.order,
             records: &mut self.records,
+            parts: &self.parts,
             findings: &mut self.findings,
             me,
             kind: AccessKind::Read,

@@ -111,7 +111,10 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}\n  first:  {}\n  second: {}\n", self.kind.title(), self.first, self.second)?;
         let end = self.offset.saturating_add(self.bytes);
-        write!(f, "  bytes {:#x}..{:#x} of object {}", self.offset, end, self.object)?;
+        write!(f, "  bytes {:#x}..{end:#x}", self.offset)?;
+        if self.object != 0 {
+            write!(f, " of object {}", self.object)?;
+        }
         if !self.object_label.is_empty() {
             write!(f, " ({})", self.object_label)?;
         }

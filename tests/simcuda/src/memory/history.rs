@@ -23,24 +23,44 @@ impl std::fmt::Display for Caller {
     }
 }
 
+/// A range that was taken away.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// First address.
+    pub start: u64,
+    /// One past the last.
+    pub end: u64,
+    /// By which call.
+    pub who: Caller,
+    /// What it was, as the checker knew it; empty if it did not.
+    pub was: Box<str>,
+}
+
+impl std::fmt::Display for Taken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { start, end, who, was } = self;
+        write!(f, "{start:#x}..{end:#x} was taken away by {who}")?;
+        if was.is_empty() { Ok(()) } else { write!(f, "; it was {was}") }
+    }
+}
+
 /// What was freed.
 #[derive(Debug, Default)]
 pub struct History {
-    entries: VecDeque<(u64, u64, Caller)>,
+    entries: VecDeque<Taken>,
 }
 
 impl History {
-    /// Notes that `[start, start + bytes)` was taken away by `who`.
-    pub fn freed(&mut self, start: u64, bytes: u64, who: Caller) {
+    /// Notes that a range was taken away.
+    pub fn freed(&mut self, taken: Taken) {
         if self.entries.len() == ENTRIES {
             self.entries.pop_front();
         }
-        self.entries.push_back((start, start + bytes, who));
+        self.entries.push_back(taken);
     }
 
     /// Who took `address` away last, and the range that went with it.
-    pub fn last(&self, address: u64) -> Option<(u64, u64, Caller)> {
-        let holds = |&&(start, end, _): &&(u64, u64, Caller)| start <= address && address < end;
-        self.entries.iter().rev().find(holds).copied()
+    pub fn last(&self, address: u64) -> Option<&Taken> {
+        self.entries.iter().rev().find(|it| (it.start..it.end).contains(&address))
     }
 }

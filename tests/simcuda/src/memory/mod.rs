@@ -156,6 +156,11 @@ impl Memory {
         self.arena.contains(address)
     }
 
+    /// Those addresses: the first, and how many.
+    pub fn device_addresses(&self) -> (u64, u64) {
+        (self.arena.start, self.arena.bytes)
+    }
+
     /// The object of this number.
     pub fn object(&self, id: u64) -> Option<&Object> {
         self.objects.get(&id)
