@@ -8,6 +8,7 @@
 mod machine;
 
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, TryRecvError};
 
@@ -207,6 +208,51 @@ fn a_capture_begins_between_another_threads_calls_over_the_context() {
                 process::graph_destroy(graph, main).expect("it is there");
             }
         });
+    });
+}
+
+/// A request asks whether its stream is captured; meanwhile others take the slot that it has found.
+#[test]
+fn a_slot_that_became_another_streams_is_looked_for_again() {
+    let name = "a_slot_that_became_another_streams_is_looked_for_again";
+    in_each_mode(name, |machine, mode| {
+        let (context, main) = (machine.context(), machine.held_stream());
+        for _ in 0..2 {
+            let graph = process::graph_begin(0, main, 0).expect("the stream is free");
+            machine.begin_capture_in(main, mode);
+            let borrowed = machine.stream();
+            // More streams than a look for a slot to vacate passes over.
+            let others: Vec<usize> = (0..16).map(|_| machine.stream()).collect();
+            let theirs = others.clone();
+            let met = Arc::new(AtomicUsize::new(0));
+            let seen = met.clone();
+            let meet = move || {
+                let thread = std::thread::spawn(move || {
+                    let machine = Machine::new();
+                    machine.set_context(context);
+                    for stream in theirs {
+                        let block = malloc_on(4096, stream).expect("fits");
+                        process::free(block).expect("live");
+                        seen.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+                thread.join().expect("it ends");
+            };
+            machine.sim.meet("cuStreamGetCaptureInfo", 1, meet).expect("a function");
+            let block = malloc_on(MIB / 4, borrowed).expect("fits");
+            assert_eq!(met.load(Ordering::Relaxed), others.len(), "nobody asked");
+            machine.fill(borrowed, block, 1, MIB / 4);
+            process::free(block).expect("live");
+            for stream in &others {
+                let block = malloc_on(MIB / 4, *stream).expect("fits");
+                machine.fill(*stream, block, 2, MIB / 4);
+                process::free(block).expect("live");
+            }
+            machine.end_capture(main);
+            process::graph_end(graph).expect("it was begun");
+            process::graph_destroy(graph, main).expect("it is there");
+            machine.synchronize_all();
+        }
     });
 }
 

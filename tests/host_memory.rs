@@ -5,7 +5,7 @@
 mod machine;
 
 use std::ffi::c_void;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use cuddy::abi::observers::{
     CUDDY_EVENT_GROWTH, CUDDY_EVENT_OUT_OF_MEMORY, CUDDY_EVENT_RELEASE, CUDDY_HOST_MEMORY,
@@ -52,6 +52,34 @@ fn send(machine: &Machine, stream: usize, to: u64, from: u64, bytes: u64) {
         to => u64, from => usize, bytes => usize, stream => usize
     ));
     assert_eq!(code, 0);
+}
+
+/// Which node of the machine fresh memory lies on is decided by the memory policy of the thread that
+/// the driver is called on (and by the flags, which it is given as they are): that is the caller's.
+#[test]
+fn fresh_memory_is_asked_for_by_the_thread_that_needs_it() {
+    hosted("fresh_memory_is_asked_for_by_the_thread_that_needs_it", &[], |machine| {
+        let (context, sim) = (machine.context(), machine.sim);
+        let grow = move |mebibytes: u64| {
+            let asked = Arc::new(Mutex::new(None));
+            let noted = asked.clone();
+            let note = move || *noted.lock().expect("no panic") = Some(std::thread::current().id());
+            sim.meet("cuMemHostAlloc", 1, note).expect("a function");
+            host_malloc(mebibytes * MIB, 0).expect("memory");
+            sim.clear_faults();
+            let asked = *asked.lock().expect("no panic");
+            assert_eq!(asked, Some(std::thread::current().id()), "{mebibytes} MiB");
+        };
+        grow(3);
+        for mebibytes in [5, 7] {
+            let thread = std::thread::spawn(move || {
+                Machine::new().set_context(context);
+                grow(mebibytes);
+            });
+            thread.join().expect("it was the thread itself");
+        }
+        grow(9);
+    });
 }
 
 /// A block that a copy still reads is not handed out, whatever kind of stream the copy is on.

@@ -151,7 +151,12 @@ impl Host {
             // What the driver fails to take back is no reason to fail.
             let _ = self.give_back(excess);
             // The driver takes the flags that it knows; the calling thread's memory policy holds.
-            match device.within(|inside| inside.host_alloc(segment, want.flags)) {
+            let ask = || device.within(|inside| inside.host_alloc(segment, want.flags));
+            let answer = match mutant("host-grows-elsewhere") {
+                true => std::thread::scope(|threads| threads.spawn(ask).join()).expect("it asks"),
+                false => ask(),
+            };
+            match answer {
                 Ok(start) => {
                     let held = Segment { bytes: segment, device, generation };
                     return self.enter(Address(start), held, bytes, want).map(Some);

@@ -151,6 +151,13 @@ fn the_library_needs_little_and_does_nothing_when_loaded() {
     let strange: Vec<_> = names.iter().filter(|name| !known(name)).collect();
     assert!(strange.is_empty(), "{strange:?}");
     assert!(names.contains(&"cuddy_malloc") && names.contains(&"cuMemAlloc_v2"));
+    // The oldest C library that this build runs with: no symbol of it is newer.
+    let versions = common::output(Command::new("readelf").arg("-VW").arg(&library));
+    let newest = versions.split("GLIBC_2.").skip(1).filter_map(|rest| {
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse::<u32>().ok()
+    });
+    assert!(newest.max().is_some_and(|newest| newest <= 34), "{versions}");
     // What other library is: the same functions of Cuddy, and nothing else.
     let plain = common::library("libcuddy.so");
     let plain = common::output(Command::new("nm").args(["-D", "--defined-only"]).arg(plain));

@@ -74,23 +74,3 @@ fn plugins_namespaces_and_the_next_library() {
     assert_eq!(run(&[&ours], "next").text, "41", "the function after the caller's own");
     assert!(run(&[&ours], "namespace").text.contains("the copy: 10 10"));
 }
-
-/// Under valgrind, which sees reads of what was never written and accesses out of bounds.
-#[test]
-fn under_valgrind() {
-    if !common::is_installed("valgrind") {
-        return common::skipped("the preload library under valgrind", "valgrind is not installed");
-    }
-    let place = Place::new();
-    let program = place.compile("memory.c", &[]);
-    for (what, mode) in [("attributes", "fenced"), ("foreign", "strict"), ("contexts", "fenced")] {
-        let plain = said(common::run(place.plain(&program).arg(what)));
-        let mut command = place.plain("valgrind".as_ref());
-        command.args(["-q", "--error-exitcode=9"]).arg(&program).arg(what);
-        command.env("LD_PRELOAD", place.file("libcuddy_preload.so"));
-        command.env("CUDDY_PRELOAD", format!("mode:{mode}"));
-        let with = said(common::run(&mut command));
-        assert_eq!(with.text, plain.text, "{what}, {mode}");
-        assert!(with.driver.0 < plain.driver.0, "{what}, {mode}: it was served");
-    }
-}

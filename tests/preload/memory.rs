@@ -91,6 +91,23 @@ fn exported_and_marked_memory_is_never_handed_out_again() {
     }
 }
 
+/// The importer has what was exported until it is freed, whoever of the two is preloaded.
+#[test]
+fn another_process_keeps_what_it_was_given() {
+    let place = Place::new();
+    let program = place.compile("ipc.c", &[]);
+    let alone = said(common::run(&mut place.plain(&program)));
+    assert_eq!(alone.text, "freed and still known: 0\nimporter 0\nfindings 0");
+    for mode in ["mode:strict", "mode:fenced"] {
+        for importer in ["preloaded", "alone"] {
+            let (with, report) = place.reported(&program, mode, &[importer]);
+            assert_eq!(with.text, alone.text, "{mode}, {importer}");
+            let counted = (report.number("tainted"), report.number("kept"));
+            assert_eq!(counted, (20, 80), "{mode}, {importer}");
+        }
+    }
+}
+
 #[test]
 fn what_is_kept_is_given_back_when_memory_is_short() {
     for schedule in SCHEDULES {

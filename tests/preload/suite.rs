@@ -11,3 +11,5 @@ mod life;
 mod loading;
 mod memory;
 mod place;
+mod speed;
+mod watched;

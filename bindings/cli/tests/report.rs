@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A snapshot whose history has as many steps as asked for: each allocates and frees, a few keep.
 fn snapshot(steps: u64) -> String {
@@ -247,8 +247,9 @@ fn call_sites_are_summed_by_function_and_show_their_callers() {
     assert_eq!(seen[6..], [then, "at 0.002500 s"]);
 }
 
+/// What is drawn is bounded; how long it took is said, and decides nothing.
 #[test]
-fn a_million_events_are_a_small_page_that_opens_at_once() {
+fn a_million_events_are_a_small_page() {
     let folder = tempfile::tempdir().expect("a folder");
     let page = made(folder.path(), &snapshot(500_000));
     assert!(page.len() < 1 << 20, "{} bytes", page.len());
@@ -257,13 +258,17 @@ fn a_million_events_are_a_small_page_that_opens_at_once() {
         return;
     }
     let empty = begin.elapsed();
-    let (shown, console) =
-        in_chromium(folder.path(), &page, "choose(1000)").expect("it ran before");
+    let script = "
+        choose(1000);
+        const { timeline, moments } = device();
+        const changes = moments.changes.reduce((sum, list) => sum + list.length, 0);
+        document.body.insertAdjacentHTML('beforeend', `<p id='few-tried'>${timeline.seconds.length <= 2000}|${moments.changes.length === timeline.seconds.length}|${changes <= 150000}</p>`);";
+    let (shown, console) = in_chromium(folder.path(), &page, script).expect("it ran before");
     let whole = begin.elapsed() - empty;
+    eprintln!("a page of 1 000 001 events: {whole:?} in Chromium; an empty page: {empty:?}");
     assert_eq!(console, "");
     assert!(shown.contains("data-ready=\"yes\"") && shown.contains("peak 66.0 MiB"));
-    // The browser's own start is in both.
-    assert!(whole < empty + Duration::from_secs(5), "{whole:?}, and an empty page {empty:?}");
+    assert_eq!(tried(&shown, "few-tried"), "true|true|true");
 }
 
 #[test]

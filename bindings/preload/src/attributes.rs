@@ -7,9 +7,11 @@ use std::ffi::{c_int, c_void};
 
 use cuddy::mutants::mutant;
 
+use crate::books::books;
 use crate::cache::Place;
 use crate::doors::Home;
-use crate::memory::{NOBODYS, books, is_out};
+use crate::memory::NOBODYS;
+use crate::process::is_out;
 use crate::table::{Address, IpcHandle, Opaque};
 
 /// `CU_POINTER_ATTRIBUTE_*`.

@@ -2,8 +2,9 @@
 
 use std::ffi::c_int;
 
+use crate::books::books;
 use crate::doors::Home;
-use crate::memory::{books, is_forked, is_out};
+use crate::process::{is_forked, is_out};
 use crate::table::Opaque;
 
 /// Ends a context by `real`: what is cached in it goes with it, unless `is_over` says otherwise.

@@ -49,7 +49,17 @@ impl Home {
 
     /// Does something with `context` current.
     pub fn inside<R>(&self, context: usize, act: impl FnOnce() -> R) -> Result<R, c_int> {
-        if self.current() == Some(context) {
+        self.inside_from(self.current().unwrap_or(0), context, act)
+    }
+
+    /// The same, where the current context is known.
+    pub fn inside_from<R>(
+        &self,
+        current: usize,
+        context: usize,
+        act: impl FnOnce() -> R,
+    ) -> Result<R, c_int> {
+        if current == context {
             return Ok(act());
         }
         let (Some(push), Some(pop)) =

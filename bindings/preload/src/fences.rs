@@ -4,11 +4,11 @@
 //! is recorded when a request could use one of them. The host never waits for it.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, TryLockError};
 
+use crate::books::{Books, books};
 use crate::captures;
 use crate::doors::Home;
-use crate::memory::{Books, books};
+use crate::table::Address;
 
 /// An event of ours, in its context.
 type Mark = (usize, usize);
@@ -17,14 +17,8 @@ type Mark = (usize, usize);
 #[derive(Clone, Debug)]
 struct Fence {
     epoch: u64,
-    first: Mark,
+    event: usize,
     others: Vec<Mark>,
-}
-
-impl Fence {
-    fn marks(&self) -> impl Iterator<Item = &Mark> {
-        std::iter::once(&self.first).chain(&self.others)
-    }
 }
 
 /// A context's fences.
@@ -36,91 +30,158 @@ pub struct Fences {
     spare: Vec<usize>,
 }
 
-/// One thread at a time moves fences on; another takes new memory meanwhile.
-static MOVING: Mutex<()> = Mutex::new(());
-
-/// Makes clean what has passed; if nothing has, puts a fence behind what is in limbo.
-pub fn advance(home: &Home, context: usize) {
-    if !home.can_fence() {
-        return;
-    }
-    let _one = match MOVING.try_lock() {
-        Ok(held) => held,
-        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        Err(TryLockError::WouldBlock) => return,
-    };
-    captures::unless_any(|| {
-        if !poll(home, context) && put(home, context) {
-            poll(home, context);
-        }
-    });
+/// What is to be done about fences, outside of the lock.
+#[derive(Debug)]
+enum Step {
+    /// Ask whether the oldest has passed.
+    Ask(Fence),
+    /// Put one behind what was in limbo, and ask it at once if it is the only one.
+    Put { epoch: u64, event: Option<usize>, users: Vec<usize>, is_only: bool },
 }
 
-/// Asks the events, oldest first; whether any fence has passed.
-fn poll(home: &Home, context: usize) -> bool {
-    let mut any = false;
-    loop {
-        let oldest = {
-            let books = books();
-            books.fences.get(&context).and_then(|fences| fences.pending.front()).cloned()
+/// What came of it.
+#[derive(Debug)]
+enum Done {
+    Asked { over: bool },
+    Put { first: Option<usize>, others: Vec<Mark>, all: bool, over: bool },
+}
+
+/// Hands out a cached block of the current context, if one can be had without waiting. Where one
+/// would fit that is not clean yet, fences are asked and put.
+pub fn take(home: &Home, context: usize, bytes: u64) -> Option<Address> {
+    let mut now = books();
+    if let Some(address) = now.cache.take(context, bytes) {
+        return Some(address);
+    }
+    // One thread at a time moves fences on; another takes new memory meanwhile.
+    if now.fences_move || !home.can_fence() || !now.cache.waits(context, bytes) {
+        return None;
+    }
+    let mut next = now.ask(context).or_else(|| now.put(context));
+    let mut ready = None;
+    now.fences_move = next.is_some();
+    while let Some(step) = next {
+        drop(now);
+        let done = captures::unless_any(|| act(home, context, &step));
+        now = books();
+        let has_passed = now.learn(context, step, &done);
+        if has_passed {
+            ready = now.cache.take(context, bytes);
+        }
+        next = match done {
+            Some(Done::Asked { over: true }) if ready.is_none() => {
+                now.ask(context).or_else(|| now.put(context))
+            }
+            Some(Done::Asked { over: false }) => now.put(context),
+            _ => None,
         };
-        let Some(fence) = oldest else { return any };
-        let over =
-            |(user, event): &Mark| home.inside(*user, || home.is_over(*event)).unwrap_or(false);
-        if !fence.marks().all(over) {
-            return any;
+        now.fences_move = next.is_some();
+    }
+    ready
+}
+
+/// Makes the driver calls of a step. `context` is current.
+fn act(home: &Home, context: usize, step: &Step) -> Done {
+    let is_over = |(user, event): &Mark| {
+        home.inside_from(context, *user, || home.is_over(*event)).unwrap_or(false)
+    };
+    match step {
+        Step::Ask(fence) => {
+            Done::Asked { over: home.is_over(fence.event) && fence.others.iter().all(is_over) }
         }
-        let mut books = books();
-        let Some(fences) = books.fences.get_mut(&context) else { return any };
-        if fences.pending.pop_front().is_none() {
-            return any;
+        Step::Put { event, users, is_only, .. } => {
+            let event = event.or_else(|| home.new_event());
+            let recorded = event.is_some_and(|event| home.record(context, event));
+            let others: Vec<Mark> = match recorded {
+                true => users.iter().map_while(|user| mark(home, context, *user)).collect(),
+                false => Vec::new(),
+            };
+            let all = recorded && others.len() == users.len();
+            let over = all
+                && *is_only
+                && event.is_some_and(|event| home.is_over(event))
+                && others.iter().all(is_over);
+            Done::Put { first: event, others, over, all }
         }
-        books.cache.passed(context, fence.epoch);
-        spare(&mut books, fence.marks());
-        any = true;
     }
 }
 
-/// Nobody waits for these any more.
-fn spare<'m>(books: &mut Books, marks: impl Iterator<Item = &'m Mark>) {
-    for (user, event) in marks {
-        books.fences.entry(*user).or_default().spare.push(*event);
-    }
-}
-
-/// Records an event behind all work of a context.
-fn mark(home: &Home, user: usize) -> Option<Mark> {
-    let recorded = home.inside(user, || {
-        let spare = books().fences.entry(user).or_default().spare.pop();
+/// Records an event behind all work of another context.
+fn mark(home: &Home, current: usize, user: usize) -> Option<Mark> {
+    let recorded = home.inside_from(current, user, || {
+        let spare = books().fences.or_insert(user, Fences::default).spare.pop();
         let event = spare.or_else(|| home.new_event())?;
         if home.record(user, event) {
             return Some((user, event));
         }
-        books().fences.entry(user).or_default().spare.push(event);
+        books().fences.or_insert(user, Fences::default).spare.push(event);
         None
     });
     recorded.ok().flatten()
 }
 
-/// Puts a fence behind what is in limbo; whether there is one.
-fn put(home: &Home, context: usize) -> bool {
-    let mut books_now = books();
-    let Some(epoch) = books_now.cache.seal(context) else { return false };
-    let users = books_now.users_of(context);
-    drop(books_now);
-    let first = mark(home, context);
-    let others: Vec<Mark> = users.iter().map_while(|user| mark(home, *user)).collect();
-    let mut books = books();
-    match first {
-        Some(first) if others.len() == users.len() => {
-            let fence = Fence { epoch, first, others };
-            books.fences.entry(context).or_default().pending.push_back(fence);
-            true
+impl Books {
+    fn ask(&self, context: usize) -> Option<Step> {
+        self.fences.get(context)?.pending.front().cloned().map(Step::Ask)
+    }
+
+    fn put(&mut self, context: usize) -> Option<Step> {
+        let epoch = self.cache.seal(context)?;
+        let users = self.users_of(context);
+        let fences = self.fences.or_insert(context, Fences::default);
+        let (event, is_only) = (fences.spare.pop(), fences.pending.is_empty());
+        Some(Step::Put { epoch, event, users, is_only })
+    }
+
+    /// Enters what came of a step; whether a fence has passed.
+    fn learn(&mut self, context: usize, step: Step, done: &Option<Done>) -> bool {
+        match (step, done) {
+            (Step::Ask(fence), Some(Done::Asked { over: true })) => {
+                let Some(fences) = self.fences.get_mut(context) else { return false };
+                // The context may have ended meanwhile, and begun again.
+                if fences.pending.front().is_none_or(|front| front.epoch != fence.epoch) {
+                    return false;
+                }
+                fences.pending.pop_front();
+                self.spare(context, Some(fence.event), &fence.others);
+                self.cache.passed(context, fence.epoch);
+                true
+            }
+            (Step::Put { epoch, .. }, Some(Done::Put { first, others, over: true, .. })) => {
+                self.spare(context, *first, others);
+                self.cache.passed(context, epoch);
+                true
+            }
+            (
+                Step::Put { epoch, .. },
+                Some(Done::Put { first: Some(event), others, all: true, .. }),
+            ) => {
+                // A context that has ended meanwhile took its events along.
+                if let Some(fences) = self.fences.get_mut(context) {
+                    let fence = Fence { epoch, event: *event, others: others.clone() };
+                    fences.pending.push_back(fence);
+                }
+                false
+            }
+            (Step::Put { epoch, event, .. }, failed) => {
+                self.cache.unseal(context, epoch);
+                match failed {
+                    Some(Done::Put { first, others, .. }) => self.spare(context, *first, others),
+                    _ => self.spare(context, event, &[]),
+                }
+                false
+            }
+            (Step::Ask(_), _) => false,
         }
-        first => {
-            books.cache.unseal(context, epoch);
-            spare(&mut books, first.iter().chain(&others));
-            false
+    }
+
+    /// Nobody waits for these any more.
+    fn spare(&mut self, context: usize, event: Option<usize>, others: &[Mark]) {
+        let first = event.map(|event| (context, event));
+        for (user, event) in first.iter().chain(others) {
+            if let Some(fences) = self.fences.get_mut(*user) {
+                fences.spare.push(*event);
+            }
         }
     }
 }

@@ -9,8 +9,9 @@
 //! processor  runtime        functions that look at their caller, and become another
 //! doors  lookup  loader     which function a program gets
 //! table                     every hook, and the driver's own functions
-//! memory  attributes  captures  contexts  pools  fences      what a hook does
-//! cache  settings           what is decided: no unsafe, no driver
+//! memory  shortage  attributes  captures  contexts  pools     what a hook does
+//! fences  books  process  report                              what is known
+//! cache  few  settings         what is decided: no unsafe, no driver
 //! ```
 //!
 //! Nothing happens when the library is loaded: no constructor, no thread, no output.
@@ -19,18 +20,22 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod attributes;
+mod books;
 mod cache;
 mod captures;
 mod contexts;
 mod doors;
 mod driver;
 mod fences;
+mod few;
 mod loader;
 mod lookup;
 mod memory;
 mod pools;
+mod process;
 mod processor;
 mod report;
 mod runtime;
 mod settings;
+mod shortage;
 mod table;

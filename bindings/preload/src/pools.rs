@@ -6,11 +6,13 @@ use std::ffi::c_int;
 
 use cuddy::mutants::mutant;
 
+use crate::books::{books, context};
 use crate::captures;
 use crate::doors::Home;
-use crate::memory::{books, context, is_forked, settings, with_rescue};
+use crate::process::{is_forked, settings};
 use crate::report::{Door, note};
 use crate::settings::{Async, Mode};
+use crate::shortage::with_rescue;
 use crate::table::{Address, Opaque};
 
 /// `CU_MEMPOOL_ATTR_*`.

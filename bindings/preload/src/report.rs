@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::cache::Tally;
 use crate::doors::Home;
-use crate::memory;
+use crate::{books, process};
 
 /// The ways to a hook, and what else is only counted.
 #[derive(Clone, Copy, Debug)]
@@ -100,8 +100,8 @@ fn now(home: &Home) -> u64 {
 
 /// The process uses memory: it has a line to write, now and at exit, if a file is asked for.
 pub fn begin() {
-    if memory::settings().report.is_none()
-        || memory::is_off()
+    if process::settings().report.is_none()
+        || process::is_off()
         || ASKED.swap(true, Ordering::Relaxed)
     {
         return;
@@ -113,7 +113,7 @@ pub fn begin() {
 
 extern "C" fn end() {
     let _ = std::panic::catch_unwind(|| {
-        if memory::is_forked() {
+        if process::is_forked() {
             return;
         }
         let simulated = crate::doors::home().is_some_and(|home| home.clock.is_some());
@@ -134,13 +134,13 @@ extern "C" fn end() {
             held: _,
             held_peak,
             cached_peak,
-        } = memory::books().cache.tally();
+        } = books::books().cache.tally();
         let _ = writeln!(
             line,
             ",\"hits\":{hits},\"misses\":{misses},\"kept\":{kept},\"tainted\":{tainted},\
              \"too_large\":{too_large},\"evicted\":{evicted},\"live_peak\":{live_peak},\
              \"held_peak\":{held_peak},\"cached_peak\":{cached_peak},\"mode\":\"{}\"}}",
-            memory::mode_name()
+            process::mode_name()
         );
         write(&line);
     });
@@ -154,7 +154,7 @@ fn identity() -> String {
 
 /// Appends a line in one piece. Nobody is told of a file that cannot be written.
 fn write(line: &str) {
-    let Some(file) = &memory::settings().report else { return };
+    let Some(file) = &process::settings().report else { return };
     let path = std::path::Path::new(std::ffi::OsStr::from_bytes(file));
     if let Ok(mut file) = OpenOptions::new().append(true).create(true).open(path) {
         let _ = file.write_all(line.as_bytes());

@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::doors::{self, Home};
-use crate::{attributes, captures, contexts, lookup, memory, pools};
+use crate::{attributes, captures, contexts, lookup, memory, pools, process, shortage};
 
 /// A `CUcontext`, `CUstream`, `CUevent`, `CUgraph`, `CUmemoryPool`, `CUmodule`: never looked into.
 pub type Opaque = *mut c_void;
@@ -122,7 +122,7 @@ macro_rules! driver {
                         $serve(home, real, $($argument),*)
                     }));
                     served.unwrap_or_else(|_| {
-                        memory::give_up();
+                        process::give_up();
                         UNKNOWN
                     })
                 }
@@ -161,7 +161,7 @@ driver! {
             => memory::alloc_pitch;
         cuMemFree_v2 = cuMemFree 3020 DEFAULT (address: Address) => memory::free;
         cuMemGetInfo_v2 = cuMemGetInfo 3020 DEFAULT (free: *mut usize, total: *mut usize)
-            => memory::info;
+            => shortage::info;
 
         cuMemGetAddressRange_v2 = cuMemGetAddressRange 3020 DEFAULT (
             base: *mut Address, bytes: *mut usize, address: Address) => attributes::range;
@@ -197,13 +197,13 @@ driver! {
 
         cuMemCreate = cuMemCreate 10020 DEFAULT (
             handle: *mut u64, bytes: usize, properties: *const c_void, flags: u64)
-            => memory::create;
+            => shortage::create;
         cuMemAllocManaged = cuMemAllocManaged 6000 DEFAULT (
-            to: *mut Address, bytes: usize, flags: u32) => memory::alloc_managed;
+            to: *mut Address, bytes: usize, flags: u32) => shortage::alloc_managed;
         cuArrayCreate_v2 = cuArrayCreate 3020 DEFAULT (
-            array: *mut Opaque, what: *const c_void) => memory::array;
+            array: *mut Opaque, what: *const c_void) => shortage::array;
         cuArray3DCreate_v2 = cuArray3DCreate 3020 DEFAULT (
-            array: *mut Opaque, what: *const c_void) => memory::array;
+            array: *mut Opaque, what: *const c_void) => shortage::array;
 
         cuStreamBeginCapture = cuStreamBeginCapture 10000 DEFAULT (stream: Opaque)
             => captures::begin_1;

@@ -135,6 +135,11 @@ int simcuda_fault(const char *function, uint64_t first, uint64_t every, int code
  * look up names and versions. */
 int simcuda_fault_random(const char *function, uint64_t per_million, uint64_t seed, int code);
 
+/* Call `at` of the function, counted from now (1 = the next), first calls `first(argument)` on its own
+ * thread, before its effect; it may make driver calls, or wait for other threads that do. So a test
+ * decides where two threads meet. Once; the call does not fail by it. */
+int simcuda_meet(const char *function, uint64_t at, void (*first)(uintptr_t), uintptr_t argument);
+
 /* Ends all rules. */
 void simcuda_faults_clear(void);
 

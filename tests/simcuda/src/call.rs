@@ -5,6 +5,7 @@
 //! Inside, waits drop the lock.
 
 use crate::engine::{OpKey, Target, ThreadKey};
+use crate::faults::Strike;
 use crate::hand_off::{HOST_FUNCTION, Task};
 use crate::memory::history::Caller;
 use crate::memory::table::{Fault, Reason};
@@ -241,11 +242,17 @@ impl Call {
         }
         let began = self.engine.now_ns();
         self.engine.advance(fixed);
-        let fault = self.faults.on_call(name);
-        let result = match fault {
-            Some((code, false)) => code,
-            Some((code, true)) => self.gated(body).err().unwrap_or(code),
+        let strike = self.faults.on_call(name);
+        let result = match strike {
             None => self.gated(body).err().unwrap_or(0),
+            Some(Strike::Before(code)) => code,
+            Some(Strike::After(code)) => self.gated(body).err().unwrap_or(code),
+            Some(Strike::Meets(meeting)) => {
+                self.guard = None;
+                (meeting.function)(meeting.argument);
+                self.guard = Some(lock());
+                self.gated(body).err().unwrap_or(0)
+            }
         };
         self.charge(page, result);
         self.drain();

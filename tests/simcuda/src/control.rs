@@ -10,7 +10,7 @@ use crate::api::put_text;
 use crate::call::{Call, control};
 use crate::checker::{Access, AccessKind};
 use crate::config::{Config, parse_mode, parse_schedule};
-use crate::faults::{Rule, When, known};
+use crate::faults::{Meeting, Rule, When, known};
 use crate::kernels::Kernels;
 use crate::memory::budget::Budget;
 
@@ -157,6 +157,19 @@ pub unsafe extern "C" fn simcuda_fault_random(
     code: i32,
 ) -> i32 {
     add_fault(function, code, When::Random { per_million, state: seed })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn simcuda_meet(
+    function: *const u8,
+    at: u64,
+    first: Option<extern "C" fn(usize)>,
+    argument: usize,
+) -> i32 {
+    let Some(first) = first else {
+        return refusable(|_| Err("nobody to go first: the function is null".to_owned()));
+    };
+    add_fault(function, 0, When::Met { at, by: Meeting { function: first, argument } })
 }
 
 #[unsafe(no_mangle)]

@@ -3,7 +3,8 @@
 //! A rule counts the calls of its function since it was set: it fires at call `first`, and then at
 //! every `every`-th after it (0: never again). A random rule fires for a share of the calls that
 //! its seed decides. A fault after the effect is for calls that hand out no object, since nobody
-//! could give that object back.
+//! could give that object back. A *meeting* is no fault: the call lets somebody else go first, so that a
+//! test decides where two threads meet.
 
 use crate::types::Code;
 
@@ -12,6 +13,34 @@ use crate::types::Code;
 /// on.
 pub const NEEDS_NOTHING: [&str; 4] =
     ["cuGetErrorName", "cuGetErrorString", "cuDriverGetVersion", "cuGetProcAddress"];
+
+/// What a call does first, without the lock: a function of the program and its argument.
+#[derive(Clone, Copy, Debug)]
+pub struct Meeting {
+    /// May make any call.
+    pub function: extern "C" fn(usize),
+    /// Whatever it wants to know.
+    pub argument: usize,
+}
+
+impl PartialEq for Meeting {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::fn_addr_eq(self.function, other.function) && self.argument == other.argument
+    }
+}
+
+impl Eq for Meeting {}
+
+/// What a rule does to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strike {
+    /// The call fails before its effect.
+    Before(Code),
+    /// The call fails after its effect.
+    After(Code),
+    /// The call first lets somebody else go.
+    Meets(Meeting),
+}
 
 /// When a rule fires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +60,13 @@ pub enum When {
         per_million: u64,
         /// State of the generator.
         state: u64,
+    },
+    /// At call `at`, once, and it does not fail.
+    Met {
+        /// 1 = the next call.
+        at: u64,
+        /// Who goes first.
+        by: Meeting,
     },
 }
 
@@ -79,7 +115,7 @@ impl Rule {
         Self { function: function.to_owned(), code, when, seen: 0 }
     }
 
-    fn sees(&mut self, function: &str) -> Option<(Code, bool)> {
+    fn sees(&mut self, function: &str) -> Option<Strike> {
         let any = self.function == "*" && !NEEDS_NOTHING.contains(&function);
         if !any && self.function != function {
             return None;
@@ -89,11 +125,13 @@ impl Rule {
             When::Counted { first, every, after } => {
                 let late = self.seen.checked_sub(*first)?;
                 let fires = late == 0 || (*every != 0 && late.is_multiple_of(*every));
-                fires.then_some((self.code, *after))
+                let strike = if *after { Strike::After } else { Strike::Before };
+                fires.then_some(strike(self.code))
             }
             When::Random { per_million, state } => {
-                (split_mix(state) % 1_000_000 < *per_million).then_some((self.code, false))
+                (split_mix(state) % 1_000_000 < *per_million).then_some(Strike::Before(self.code))
             }
+            When::Met { at, by } => (self.seen == *at).then_some(Strike::Meets(*by)),
         }
     }
 }
@@ -108,10 +146,10 @@ impl Faults {
                 rule.function
             ));
         }
-        if matches!(rule.when, When::Counted { first: 0, .. }) {
+        if matches!(rule.when, When::Counted { first: 0, .. } | When::Met { at: 0, .. }) {
             return Err("calls are counted from 1".to_owned());
         }
-        if rule.code == 0 {
+        if rule.code == 0 && !matches!(rule.when, When::Met { .. }) {
             return Err("code 0 is success".to_owned());
         }
         self.rules.push(rule);
@@ -123,20 +161,20 @@ impl Faults {
         self.rules.clear();
     }
 
-    /// A call of `function` begins: how it is to fail, and whether only after its effect.
+    /// A call of `function` begins: what is to happen to it.
     #[inline]
-    pub fn on_call(&mut self, function: &str) -> Option<(Code, bool)> {
+    pub fn on_call(&mut self, function: &str) -> Option<Strike> {
         if self.rules.is_empty() { None } else { self.ask_rules(function) }
     }
 
     #[cold]
-    fn ask_rules(&mut self, function: &str) -> Option<(Code, bool)> {
+    fn ask_rules(&mut self, function: &str) -> Option<Strike> {
         let mut found = None;
         for rule in &mut self.rules {
             let fires = rule.sees(function);
             found = found.or(fires);
         }
-        self.fired += u64::from(found.is_some());
+        self.fired += u64::from(matches!(found, Some(Strike::Before(_) | Strike::After(_))));
         found
     }
 }
@@ -199,12 +237,16 @@ mod tests {
         let mut faults = Faults::default();
         let always = When::Counted { first: 1, every: 1, after: false };
         faults.add(Rule::new("*", 2, always)).expect("a right rule");
-        assert_eq!(faults.on_call("cuMemCreate"), Some((2, false)));
+        assert_eq!(faults.on_call("cuMemCreate"), Some(Strike::Before(2)));
         for function in NEEDS_NOTHING {
             assert_eq!(faults.on_call(function), None, "{function}");
         }
         faults.add(Rule::new("cuGetProcAddress", 3, always)).expect("a right rule");
-        assert_eq!(faults.on_call("cuGetProcAddress"), Some((3, false)), "unless it is named");
+        assert_eq!(
+            faults.on_call("cuGetProcAddress"),
+            Some(Strike::Before(3)),
+            "unless it is named"
+        );
     }
 
     #[test]

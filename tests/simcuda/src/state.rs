@@ -8,7 +8,7 @@ use crate::by_handle::ByHandle;
 use crate::config::Config;
 use crate::engine::capture::Captures;
 use crate::engine::{ContextKey, Engine, EventKey, OpKey, StreamKey, StreamKind, ThreadKey};
-use crate::faults::Faults;
+use crate::faults::{Faults, Strike};
 use crate::graphs::Graphs;
 use crate::kernels::Kernels;
 use crate::memory::Memory;
@@ -258,7 +258,8 @@ impl State {
                 added.map_err(|why| invalid(self, format!("SIMCUDA_FAULTS: {why}")))?;
             }
             // The rules for this very call came with it.
-            if let Some((code, _)) = self.faults.on_call("cuInit") {
+            if let Some(Strike::Before(code) | Strike::After(code)) = self.faults.on_call("cuInit")
+            {
                 return Err(code);
             }
         }

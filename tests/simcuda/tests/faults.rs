@@ -1,6 +1,8 @@
 //! Faults, costs, counts: what a test can ask of the driver.
 
 mod common;
+use std::sync::{Arc, Mutex};
+
 use common::{MIB, PAGE, Session, code::*, properties, session};
 
 fn allocations(s: &Session, calls: usize) -> Vec<i32> {
@@ -100,6 +102,35 @@ fn a_call_that_fails_by_itself_keeps_its_own_code() {
     let s = session(&[]);
     s.sim.fault("cuMemUnmap", 1, 1, 999, true).expect("a rule");
     assert_eq!(s.cuMemUnmap(4096, PAGE), INVALID_VALUE);
+}
+
+/// A call lets another thread go first: before its effect, without a lock, once.
+#[test]
+fn a_call_meets_whoever_the_test_names() {
+    let s = session(&[]);
+    let context = s.use_device(0);
+    let (sim, driver) = (s.sim, s.driver);
+    let met = Arc::new(Mutex::new(Vec::new()));
+    let seen = met.clone();
+    let first = move || {
+        let here = std::thread::current().id();
+        let other = std::thread::spawn(move || {
+            let mut address = 0;
+            assert_eq!(driver.cuCtxSetCurrent(context), 0);
+            assert_eq!(driver.cuMemAlloc_v2(&mut address, 512), 0);
+            address
+        });
+        let theirs = other.join().expect("it allocates");
+        seen.lock().expect("no panic").push((here, theirs, sim.objects("allocations")));
+    };
+    s.sim.meet("cuMemAlloc_v2", 2, first).expect("a function");
+    assert_eq!(allocations(&s, 3), [0, 0, 0]);
+    let met = met.lock().expect("no panic");
+    let [(thread, _, live)] = met[..] else { panic!("met {} times", met.len()) };
+    assert_eq!((thread, live), (std::thread::current().id(), 2), "before the second's effect");
+    assert_eq!(s.sim.faults_fired(), 0);
+    assert_eq!(s.sim.objects("allocations"), 4);
+    assert!(s.sim.meet("cuMemAlloc", 0, || ()).is_err(), "calls are counted from 1");
 }
 
 #[test]

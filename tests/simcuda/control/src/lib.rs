@@ -122,6 +122,7 @@ functions! {
     simcuda_kernel_accesses: fn(Text, Text) -> i32;
     simcuda_fault: fn(Text, u64, u64, i32, i32) -> i32;
     simcuda_fault_random: fn(Text, u64, u64, i32) -> i32;
+    simcuda_meet: fn(Text, u64, Option<extern "C" fn(usize)>, usize) -> i32;
     simcuda_faults_clear: fn();
     simcuda_faults_fired: fn() -> u64;
     simcuda_oom_above: fn(i32, u64) -> i32;
@@ -307,6 +308,26 @@ impl Sim {
     ) -> Result<()> {
         let function = c_string(function)?;
         self.check(call!(self.simcuda_fault_random(function.as_ptr(), per_million, seed, code)))
+    }
+
+    /// Lets `first` go before call `at` of a function, counted from now, on that call's thread and
+    /// before its effect: it may make driver calls, or wait for threads that do. Leaks a few bytes if
+    /// that call never comes.
+    pub fn meet(
+        &self,
+        function: &str,
+        at: u64,
+        first: impl FnOnce() + Send + 'static,
+    ) -> Result<()> {
+        type First = Box<dyn FnOnce() + Send>;
+        extern "C" fn go(first: usize) {
+            // SAFETY: it is the box below; the simulator calls once.
+            let first = unsafe { Box::from_raw(first as *mut First) };
+            first();
+        }
+        let function = c_string(function)?;
+        let first = Box::into_raw(Box::<First>::new(Box::new(first))) as usize;
+        self.check(call!(self.simcuda_meet(function.as_ptr(), at, Some(go), first)))
     }
 
     /// No more faults.
