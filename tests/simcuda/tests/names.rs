@@ -338,7 +338,10 @@ fn errors_have_names_and_descriptions() {
     ] {
         assert_eq!(text("cuGetErrorName", code), (0, Some(name.to_owned())));
         let (answer, described) = text("cuGetErrorString", code);
-        assert!(answer == 0 && described.is_some_and(|d| d.len() > 8 && d != name), "{code}");
+        assert!(
+            answer == 0 && described.is_some_and(|d| d.contains(char::is_whitespace) && d != name),
+            "{code}"
+        );
     }
     for code in [-1, 9, 998, 1000, c_int::MAX, c_int::MIN] {
         assert_eq!(text("cuGetErrorName", code), (INVALID_VALUE, None));
